@@ -1,0 +1,221 @@
+package agui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Start is what StartRun brings: a decoded run input, and how to treat what is open on the thread.
+type Start struct {
+	// Input is what DecodeInput returned.
+	Input Event
+	// StatePatch is a JSON Patch to the state, nil if there is none. It excludes Input.State.
+	StatePatch Value
+	// Now is the time by which interrupts expire.
+	Now time.Time
+	// AllowUnanswered goes on although tool calls of the last run have no result.
+	AllowUnanswered bool
+}
+
+// RefusalReason says why a run cannot start.
+type RefusalReason string
+
+// The reasons.
+const (
+	// InterruptsOpen: resume does not answer all open interrupts.
+	InterruptsOpen RefusalReason = "INTERRUPTS_OPEN"
+	// InterruptsExpired: resume resolves interrupts past their expiry, which can only be cancelled.
+	InterruptsExpired RefusalReason = "INTERRUPTS_EXPIRED"
+	// InterruptsUnknown: resume answers interrupts that are not open.
+	InterruptsUnknown RefusalReason = "INTERRUPTS_UNKNOWN"
+	// ToolCallsUnanswered: tool calls that the last run left for the application have no result.
+	ToolCallsUnanswered RefusalReason = "TOOL_CALLS_UNANSWERED"
+)
+
+// RefusalError says that a run cannot start as the thread stands.
+type RefusalError struct {
+	Reason RefusalReason
+	// IDs are the interrupts or tool calls concerned.
+	IDs []string
+}
+
+func (e *RefusalError) Error() string {
+	return fmt.Sprintf("agui: the run cannot start: %s: %s", e.Reason, strings.Join(e.IDs, ", "))
+}
+
+// Begin opens the run that start describes (protocol pages on run inputs and on interrupts). The entry it records holds
+// the input reduced to what the thread did not hold yet. The error is a *RefusalError, or a *Violation if the state
+// patch does not apply or the thread would exceed its limits; the thread must be thrown away then.
+func (t *Thread) Begin(start Start) (Applied, error) {
+	in := &start.Input
+	if err := t.checkResume(in.Resume, start.Now); err != nil {
+		return Applied{}, err
+	}
+	suspended := t.track.Suspended
+	if len(t.track.Interrupts) == 0 {
+		suspended = nil
+	}
+	if size := t.Size() + len(in.Text) + len(start.StatePatch); size > t.lim.Context {
+		return Applied{}, &Violation{ContextTooLarge, "", fmt.Sprintf("state and messages would exceed %d bytes", t.lim.Context)}
+	}
+	payload, v := t.foldInput(in, start.StatePatch)
+	if v != nil {
+		return Applied{}, v
+	}
+	if ids := t.pendingCalls(); len(ids) > 0 && !start.AllowUnanswered {
+		return Applied{}, &RefusalError{ToolCallsUnanswered, ids}
+	}
+	t.beginRun(in.RunID, payload, suspended)
+	applied := Applied{RunID: in.RunID}
+	t.record(&applied, &Entry{Kind: KindInput, Payload: payload})
+	return applied, nil
+}
+
+// Create records the initial state and messages of a new thread.
+func (t *Thread) Create(in Event) (Applied, error) {
+	if len(in.Text) > t.lim.Context {
+		return Applied{}, &Violation{ContextTooLarge, "", fmt.Sprintf("state and messages would exceed %d bytes", t.lim.Context)}
+	}
+	payload, v := t.foldInput(&in, nil)
+	if v != nil {
+		return Applied{}, v
+	}
+	var applied Applied
+	t.record(&applied, &Entry{Kind: KindInput, Payload: payload})
+	return applied, nil
+}
+
+// foldInput folds an input's messages and state, and returns the payload of its entry.
+func (t *Thread) foldInput(in *Event, statePatch Value) (Value, *Violation) {
+	var w writer
+	w.string("runId", in.RunID)
+	w.string("parentRunId", in.ParentRunID)
+	if added := t.addMessages(in.Messages); len(added) > 0 {
+		w.value("messages", joinArray(added))
+	}
+	if in.State != nil {
+		if warning := t.replaceState(in.State, false); warning != nil {
+			return nil, &Violation{warning.Code, "/state", warning.Detail}
+		}
+		w.value("state", in.State)
+	}
+	if statePatch != nil {
+		if warning := t.patchState(statePatch, false); warning != nil {
+			return nil, &Violation{warning.Code, strings.Replace(warning.Path, "/delta", "/statePatch", 1), warning.Detail}
+		}
+		w.value("statePatch", statePatch)
+	}
+	w.value("tools", in.Tools)
+	w.value("context", in.Context)
+	w.value("forwardedProps", in.ForwardedProps)
+	w.value("resume", in.Resume)
+	return w.object(), nil
+}
+
+func joinArray(values []Value) Value {
+	list := Value{'['}
+	for i, value := range values {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, value...)
+	}
+	return append(list, ']')
+}
+
+// beginRun notes an announced run, which answers the open interrupts and takes over what the last run left pending.
+func (t *Thread) beginRun(runID string, payload Value, suspended []string) {
+	t.input = payload
+	t.track.resetRun()
+	t.track.Phase, t.track.RunID, t.track.Opened = phaseAwaited, runID, true
+	t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, suspended
+}
+
+// replayInput folds a stored input.
+func (t *Thread) replayInput(payload Value) error {
+	var messages, state, patch, runID Value
+	err := eachMember(payload, func(name, value Value) error {
+		switch string(name) {
+		case `"messages"`:
+			messages = value
+		case `"state"`:
+			state = value
+		case `"statePatch"`:
+			patch = value
+		case `"runId"`:
+			runID = value
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.addMessages(messages)
+	if state != nil {
+		t.replaceState(state, false)
+	}
+	if patch != nil {
+		t.patchState(patch, false)
+	}
+	if runID != nil {
+		suspended := t.track.Suspended
+		if len(t.track.Interrupts) == 0 {
+			suspended = nil
+		}
+		t.beginRun(unquote(runID), payload, suspended)
+	}
+	return nil
+}
+
+// checkResume judges the answers to the open interrupts: each open one is answered, none else is, and one past its
+// expiry is cancelled.
+func (t *Thread) checkResume(resume Value, now time.Time) error {
+	answers := map[string]string{}
+	var unknown []string
+	if resume != nil {
+		_ = eachElement(resume, func(entry Value) error {
+			answers[unquote(memberOf(entry, "interruptId"))] = unquote(memberOf(entry, "status"))
+			return nil
+		})
+	}
+	var open, expired []string
+	known := set[string]{}
+	for _, interrupt := range t.track.Interrupts {
+		id := interruptID(interrupt)
+		known.add(id)
+		status, answered := answers[id]
+		switch {
+		case !answered:
+			open = append(open, id)
+		case status == "resolved" && expiredBy(interrupt, now):
+			expired = append(expired, id)
+		}
+	}
+	for id := range answers {
+		if !known.has(id) {
+			unknown = append(unknown, id)
+		}
+	}
+	switch {
+	case len(open) > 0:
+		return &RefusalError{InterruptsOpen, open}
+	case len(expired) > 0:
+		return &RefusalError{InterruptsExpired, expired}
+	case len(unknown) > 0:
+		return &RefusalError{InterruptsUnknown, unknown}
+	}
+	return nil
+}
+
+// expiredBy reports whether an interrupt is past its expiresAt. One that is not a date never expires (schema.json,
+// Interrupt.expiresAt).
+func expiredBy(interrupt Value, now time.Time) bool {
+	at := unquote(memberOf(interrupt, "expiresAt"))
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateOnly} {
+		if expiry, err := time.Parse(layout, at); err == nil {
+			return !expiry.After(now)
+		}
+	}
+	return false
+}

@@ -1,0 +1,13 @@
+package agui
+
+// DecodeInput reads a run input (RunAgentInput) as Decode reads an event. The event it returns has no type and holds the
+// input's members. The member "messages" may be absent, unlike in the input that a RUN_STARTED echoes.
+func DecodeInput(text []byte, lim Limits) (Event, []Warning, *Violation) {
+	if v := checkText(text, lim); v != nil {
+		return Event{}, nil, v
+	}
+	d := newDecoder(text, lim)
+	defer d.release()
+	d.about = inputShape.name
+	return d.decode(inputShape)
+}

@@ -1,0 +1,136 @@
+package agui
+
+import (
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
+)
+
+// Role says whose message it is.
+type Role string
+
+// The roles of messages (schema.json, Role).
+const (
+	RoleDeveloper Role = "developer"
+	RoleSystem    Role = "system"
+	RoleAssistant Role = "assistant"
+	RoleUser      Role = "user"
+	RoleTool      Role = "tool"
+	RoleActivity  Role = "activity"
+	RoleReasoning Role = "reasoning"
+)
+
+// Message is one message of a thread. It stays the text it came as until an event changes it.
+type Message struct {
+	// ID is unique on the thread.
+	ID   string
+	Role Role
+	// Position orders the thread's messages. Positions leave gaps.
+	Position int64
+
+	// ToolCallID is the call that a tool message answers, else empty.
+	ToolCallID string
+
+	raw    Value   // the text, while obj is nil
+	obj    *object // the members, once they are needed
+	stored bool    // whether the stored fold has a message at Position
+}
+
+// Size is the length of the message's JSON text.
+func (m *Message) Size() int { return m.body().Size() }
+
+// AppendTo appends the message's JSON text.
+func (m *Message) AppendTo(dst []byte) []byte { return m.body().AppendTo(dst) }
+
+func (m *Message) body() node {
+	if m.obj == nil {
+		return m.raw
+	}
+	return m.obj
+}
+
+// newMessage makes a message of its first two members.
+func newMessage(id string, role Role) *Message {
+	m := &Message{ID: id, Role: role, obj: &object{}}
+	m.obj.set("id", quote(id))
+	m.obj.set("role", quote(string(role)))
+	return m
+}
+
+// parseMessage reads a checked message, whose text it keeps.
+func parseMessage(raw Value) (*Message, error) {
+	m := &Message{raw: raw}
+	err := eachMember(raw, func(name, value Value) error {
+		switch string(name) {
+		case `"id"`:
+			m.ID = unquote(value)
+		case `"role"`:
+			m.Role = Role(unquote(value))
+		case `"toolCallId"`:
+			m.ToolCallID = unquote(value)
+		}
+		return nil
+	})
+	return m, err
+}
+
+// open makes the members of the message accessible. It returns by how much the size changed, since white space between
+// the members goes.
+func (m *Message) open() (obj *object, grown int) {
+	if m.obj != nil {
+		return m.obj, 0
+	}
+	obj, err := parseObject(m.raw)
+	if err != nil { // cannot happen: the text was checked when it came
+		obj = &object{}
+	}
+	m.obj = obj
+	if list := obj.find("toolCalls"); list != nil {
+		list.value = parseCalls(list.value.(Value))
+	}
+	grown = obj.Size() - len(m.raw)
+	m.raw = nil
+	return obj, grown
+}
+
+// peek returns the text of one member without opening the message.
+func (m *Message) peek(name string) Value {
+	if m.obj != nil {
+		return m.obj.get(name)
+	}
+	return memberOf(m.raw, name)
+}
+
+// appendContent appends a JSON string to the message's content, which becomes a text if it was absent. It returns by how
+// much the message grew, and false if the content is not a text.
+func (m *Message) appendContent(delta Value) (grown int, ok bool) {
+	obj, grown := m.open()
+	content := obj.find("content")
+	if content == nil {
+		return grown + obj.set("content", newText(delta)), true
+	}
+	if raw, isRaw := content.value.(Value); isRaw && len(raw) > 0 && raw[0] == '"' {
+		content.value = newText(raw)
+	}
+	if t, isText := content.value.(*text); isText {
+		return grown + t.append(delta), true
+	}
+	return grown, false
+}
+
+// document returns the content of an activity message as a document that can be patched, and by how much the message
+// grew on the way.
+func (m *Message) document(lim jsondoc.Limits) (doc *jsondoc.Doc, grown int, err error) {
+	obj, grown := m.open()
+	content := obj.find("content")
+	if doc, ok := content.value.(*jsondoc.Doc); ok {
+		return doc, grown, nil
+	}
+	doc, err = jsondoc.Parse(content.value.AppendTo(nil), lim)
+	if err != nil {
+		return nil, grown, err
+	}
+	grown += doc.Size() - content.value.Size()
+	content.value = doc
+	return doc, grown, nil
+}
+
+func quote(s string) Value { return jsondoc.AppendQuote(nil, s) }

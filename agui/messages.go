@@ -1,0 +1,136 @@
+package agui
+
+import (
+	"cmp"
+	"slices"
+)
+
+// positionGap is left between the positions of neighbouring messages, so that tool results can be seated between.
+const positionGap = 1 << 20
+
+// messages is the ordered list of a thread's messages, with what is needed to find them and to write what has changed
+// since the stored fold. Every change of a message goes through grew or the methods below.
+type messages struct {
+	order []*Message
+	byID  map[string]*Message
+	calls map[string]callPlace // by tool call id
+	size  int                  // of all the messages' text
+
+	dirty   map[*Message]struct{}
+	deleted []int64 // stored positions that are gone
+}
+
+// callPlace is where a tool call is held.
+type callPlace struct {
+	message *Message
+	call    *toolCall
+}
+
+func newMessages() messages {
+	return messages{byID: map[string]*Message{}, calls: map[string]callPlace{}, dirty: map[*Message]struct{}{}}
+}
+
+// grew notes that a message has changed and by how much its size did.
+func (l *messages) grew(m *Message, by int) {
+	l.size += by
+	l.dirty[m] = struct{}{}
+}
+
+// index returns the place of a message in the order.
+func (l *messages) index(m *Message) int {
+	i, _ := slices.BinarySearchFunc(l.order, m.Position, func(at *Message, position int64) int {
+		return cmp.Compare(at.Position, position)
+	})
+	return i
+}
+
+// append adds a message at the end.
+func (l *messages) append(m *Message) { l.insert(len(l.order), m) }
+
+// insert adds a message so that it is the i-th. Its id must not be held.
+func (l *messages) insert(i int, m *Message) {
+	m.Position = l.positionAt(i)
+	l.order = slices.Insert(l.order, i, m)
+	l.hold(m)
+	l.grew(m, m.Size())
+}
+
+// positionAt returns a free position before the i-th message, making room if there is none.
+func (l *messages) positionAt(i int) int64 {
+	var before int64
+	if i > 0 {
+		before = l.order[i-1].Position
+	}
+	if i == len(l.order) {
+		return before + positionGap
+	}
+	if room := l.order[i].Position - before; room > 1 {
+		return before + room/2
+	}
+	l.spread()
+	return l.positionAt(i)
+}
+
+// spread gives all messages new positions with full gaps.
+func (l *messages) spread() {
+	for i, m := range l.order {
+		if m.stored {
+			l.deleted = append(l.deleted, m.Position)
+			m.stored = false
+		}
+		m.Position = int64(i+1) * positionGap
+		l.dirty[m] = struct{}{}
+	}
+}
+
+// hold makes a message and its calls findable. The first holder of a call keeps it. It may change the message's size.
+func (l *messages) hold(m *Message) {
+	l.byID[m.ID] = m
+	for _, call := range m.calls() {
+		l.holdCall(m, call)
+	}
+}
+
+func (l *messages) holdCall(m *Message, call *toolCall) {
+	if _, held := l.calls[call.id]; !held {
+		l.calls[call.id] = callPlace{message: m, call: call}
+	}
+}
+
+// release is the reverse of hold.
+func (l *messages) release(m *Message) {
+	delete(l.byID, m.ID)
+	delete(l.dirty, m)
+	for _, call := range m.calls() {
+		if l.calls[call.id].message == m {
+			delete(l.calls, call.id)
+		}
+	}
+}
+
+// replace puts m in the place of old, which has the same id.
+func (l *messages) replace(old, m *Message) {
+	i := l.index(old)
+	l.size -= old.Size()
+	l.release(old)
+	m.Position, m.stored = old.Position, false
+	l.order[i] = m
+	l.hold(m)
+	m.stored = old.stored
+	l.grew(m, m.Size())
+}
+
+// keepOnly drops the messages that keep does not want.
+func (l *messages) keepOnly(keep func(*Message) bool) {
+	l.order = slices.DeleteFunc(l.order, func(m *Message) bool {
+		if keep(m) {
+			return false
+		}
+		l.size -= m.Size()
+		l.release(m)
+		if m.stored {
+			l.deleted = append(l.deleted, m.Position)
+		}
+		return true
+	})
+}

@@ -1,0 +1,57 @@
+package agui
+
+// reconcile is MESSAGES_SNAPSHOT, by the letter of the seed page: a message held keeps its place and takes the
+// snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
+// reasoning messages, each unless the snapshot carries any of that role.
+func (t *Thread) reconcile(ev *Event) *Warning {
+	snapshot := t.readMessages(ev.Messages)
+	declared := set[Role]{}
+	byID := make(map[string]*Message, len(snapshot))
+	for _, m := range snapshot {
+		declared.add(m.Role)
+		byID[m.ID] = m
+		t.track.seedOwners(m, true)
+	}
+	t.msgs.keepOnly(func(m *Message) bool {
+		clientOnly := m.Role == RoleActivity || m.Role == RoleReasoning
+		return byID[m.ID] != nil || clientOnly && !declared.has(m.Role)
+	})
+	for _, m := range snapshot {
+		if byID[m.ID] != m {
+			continue // the snapshot names the id again later
+		}
+		if held := t.msgs.byID[m.ID]; held != nil {
+			t.msgs.replace(held, m)
+		} else {
+			t.msgs.append(m)
+		}
+	}
+	return nil
+}
+
+// readMessages reads a checked list of messages.
+func (t *Thread) readMessages(list Value) []*Message {
+	var read []*Message
+	if list == nil {
+		return nil
+	}
+	_ = eachElement(list, func(raw Value) error {
+		m, err := parseMessage(raw)
+		read = append(read, m)
+		return err
+	})
+	return read
+}
+
+// addMessages adds those messages of an input whose ids are not held, and returns the texts of these.
+func (t *Thread) addMessages(list Value) []Value {
+	var added []Value
+	for _, m := range t.readMessages(list) {
+		if t.msgs.byID[m.ID] != nil {
+			continue
+		}
+		added = append(added, m.raw)
+		t.msgs.append(m)
+	}
+	return added
+}

@@ -1,0 +1,42 @@
+package agui
+
+import "fmt"
+
+// thinkingPrefix begins the ids that are given to reasoning that came as THINKING_* events, which have none.
+const thinkingPrefix = "thinking-"
+
+// translate turns the events of protocol version 0.0.45 into their successors, the REASONING_* events. The ids it gives
+// are made of the version the event's entry gets, so they are unique on the thread and the same on every attempt.
+// Other events are returned as they are.
+func (t *Thread) translate(ev *Event) (*Event, []Warning) {
+	to := Event{RawEvent: ev.RawEvent, Metadata: ev.Metadata, Timestamp: ev.Timestamp}
+	switch ev.Type {
+	case ThinkingStart:
+		to.Type, to.MessageID = ReasoningStart, t.mintThinkingID()
+	case ThinkingEnd:
+		to.Type, to.MessageID = ReasoningEnd, t.openThinkingID(itemSpan)
+	case ThinkingTextStart:
+		to.Type, to.MessageID, to.Role = ReasoningMessageStart, t.mintThinkingID(), string(RoleReasoning)
+	case ThinkingTextContent:
+		to.Type, to.MessageID, to.Delta = ReasoningMessageContent, t.openThinkingID(itemReasoning), ev.Delta
+	case ThinkingTextEnd:
+		to.Type, to.MessageID = ReasoningMessageEnd, t.openThinkingID(itemReasoning)
+	default:
+		return ev, nil
+	}
+	written := synthesise(to).Event
+	return &written, []Warning{{Code: EventTranslated, Path: "/type", Detail: fmt.Sprintf("%s became %s", ev.Type, to.Type)}}
+}
+
+func (t *Thread) mintThinkingID() string { return fmt.Sprintf("%s%d", thinkingPrefix, t.version+1) }
+
+// openThinkingID returns the id given to what is open. Without any, it gives a new one, which verification will refuse.
+func (t *Thread) openThinkingID(kind itemKind) string {
+	prefix := string(itemOf(kind, thinkingPrefix))
+	for key := range t.track.Open {
+		if len(key) > len(prefix) && string(key[:len(prefix)]) == prefix {
+			return string(key[len(kind)+1:])
+		}
+	}
+	return t.mintThinkingID()
+}

@@ -1,0 +1,144 @@
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
+)
+
+// phase says where a thread is between its runs.
+type phase int8
+
+// The phases. They are stored within the tracking.
+const (
+	phaseIdle     phase = iota // no run was ever awaited
+	phaseAwaited               // a run is open or expected, and its RUN_STARTED has not come
+	phaseRunning               // between RUN_STARTED and the terminal event
+	phaseFinished              // after RUN_FINISHED
+	phaseFailed                // after RUN_ERROR
+	phaseClosed                // after the service closed the run: truncated, or failed by a violation
+)
+
+// itemKind is a kind of item that events open, continue and close.
+type itemKind string
+
+const (
+	itemText      itemKind = "text message"
+	itemCall      itemKind = "tool call"
+	itemReasoning itemKind = "reasoning message"
+	itemSpan      itemKind = "reasoning span"
+	itemActivity  itemKind = "activity"
+)
+
+// item names one item within a run, as its kind and its id. An id contains no NUL.
+type item string
+
+func itemOf(kind itemKind, id string) item { return item(string(kind) + "\x00" + id) }
+
+// stepOf names a step by its owner and its name.
+func stepOf(owner string, name Value) item {
+	return item(owner + "\x00" + string(jsondoc.AppendQuote(nil, unquote(name))))
+}
+
+// lane is the item that one owner's chunks are assembling.
+type lane struct {
+	Owner  string   `json:"owner,omitempty"`
+	Kind   itemKind `json:"kind"`
+	ID     string   `json:"id"`
+	Role   string   `json:"role,omitempty"`
+	Name   Value    `json:"name,omitempty"` // of the message's author or of the tool
+	Parent string   `json:"parent,omitempty"`
+}
+
+// set is a set of strings.
+type set[K ~string] map[K]struct{}
+
+func (s set[K]) has(k K) bool { _, ok := s[k]; return ok }
+func (s set[K]) add(k K)      { s[k] = struct{}{} }
+
+// tracking is what a thread remembers of its runs: what verification, chunk expansion and the rules for run inputs need
+// beside messages and state. Its JSON form is stored with the fold, texts as base64, so that they stay exact.
+type tracking struct {
+	Phase phase  `json:"phase"`
+	RunID string `json:"runId,omitempty"`
+	// Opened tells whether the run was announced (Applied.Opened, or by StartRun).
+	Opened bool `json:"opened,omitempty"`
+
+	// This group is reset by each RUN_STARTED.
+
+	ProtocolVersion Value           `json:"protocolVersion,omitempty"`
+	Open            set[item]       `json:"open,omitempty"`
+	Owners          map[item]string `json:"owners,omitempty"` // the subagent of each item; empty for the parent agent
+	Steps           set[item]       `json:"steps,omitempty"`
+	Subagents       map[string]bool `json:"subagents,omitempty"` // of this run; true while active
+	Lanes           []lane          `json:"lanes,omitempty"`     // in the order they were opened
+	Calls           []string        `json:"calls,omitempty"`     // tool calls started in this run, in order
+	Started         set[string]     `json:"started,omitempty"`   // the same, to find them
+	Answered        set[string]     `json:"answered,omitempty"`  // tool calls that got a result in this run
+	TouchedState    bool            `json:"touchedState,omitempty"`
+
+	// Pending are the tool calls that the last completed run left for the application to answer.
+	Pending []string `json:"pending,omitempty"`
+	// Interrupts are the open ones, as they came.
+	Interrupts []Value `json:"interrupts,omitempty"`
+	// Suspended are the tool calls of the interrupted runs that the present run continues, which wait for no repair.
+	Suspended []string `json:"suspended,omitempty"`
+	// IncompleteTouch is true if the state was last touched by a run that got no ordinary end.
+	IncompleteTouch bool `json:"incompleteTouch,omitempty"`
+}
+
+// resetRun forgets what belongs to one run.
+func (t *tracking) resetRun() {
+	t.ProtocolVersion = nil
+	t.Open, t.Owners, t.Steps = set[item]{}, map[item]string{}, set[item]{}
+	t.Subagents, t.Started, t.Answered = map[string]bool{}, set[string]{}, set[string]{}
+	t.Lanes, t.Calls = nil, nil
+	t.TouchedState = false
+}
+
+// size is the number of things tracked for the run.
+func (t *tracking) size() int {
+	return len(t.Owners) + len(t.Steps) + len(t.Subagents) + len(t.Calls) + len(t.Answered)
+}
+
+// noteCall notes a tool call that the run started.
+func (t *tracking) noteCall(id string) {
+	if !t.Started.has(id) {
+		t.Started.add(id)
+		t.Calls = append(t.Calls, id)
+	}
+}
+
+// end notes that the run is over. An ordinary end is one the agent meant: RUN_FINISHED.
+func (t *tracking) end(to phase, ordinary bool) {
+	if t.TouchedState {
+		t.IncompleteTouch = !ordinary
+	}
+	version, touched := t.ProtocolVersion, t.TouchedState
+	t.resetRun()
+	t.Phase = to
+	t.ProtocolVersion, t.TouchedState = version, touched // for a RUN_ERROR that comes late
+}
+
+// encode returns the stored form.
+func (t *tracking) encode() []byte {
+	text, err := json.Marshal(t)
+	if err != nil { // cannot happen: there is nothing in it that JSON lacks
+		panic(fmt.Sprintf("agui: encode tracking: %v", err))
+	}
+	return text
+}
+
+// decodeTracking reads the stored form; nil is that of a new thread.
+func decodeTracking(text []byte) (tracking, error) {
+	var t tracking
+	t.resetRun()
+	if len(text) == 0 {
+		return t, nil
+	}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return t, fmt.Errorf("agui: stored tracking: %w", err)
+	}
+	return t, nil
+}

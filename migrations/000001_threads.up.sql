@@ -1,0 +1,217 @@
+-- The first schema: threads, their runs, their log, their fold and their ledger of warnings.
+--
+-- Rules that every table follows:
+--   * thread_key leads every primary key and every statement names it, so that the tables can be spread over shards.
+--   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
+--     they are stored: 0 as they are, 1 zstd. Compressed columns are EXTERNAL, since compressing twice gains nothing.
+--   * text holds identifiers only.
+--   * Times are the database's.
+
+-- One row for each thread. Every append updates it, in place (HOT): no index is on a column that appends change.
+CREATE TABLE threads (
+    thread_key       uuid        NOT NULL,
+    tenant           text        NOT NULL,
+    thread_id        text        NOT NULL,
+    version          bigint      NOT NULL,
+    log_hash         bytea       NOT NULL,
+    fence            bigint      NOT NULL,
+    stream_id        text        NOT NULL,
+    next_offset      bigint      NOT NULL,
+    active_run       text,
+    lease_ttl_ms     bigint      NOT NULL,
+    lease_expires_at timestamptz,
+    runs             bigint      NOT NULL,
+    metadata         bytea,
+    labels           bytea[]     NOT NULL,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    last_run_at      timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT threads_pkey PRIMARY KEY (thread_key),
+    CONSTRAINT threads_version_valid CHECK (version >= 0),
+    CONSTRAINT threads_log_hash_valid CHECK (octet_length(log_hash) = 32),
+    CONSTRAINT threads_fence_valid CHECK (fence >= 0),
+    CONSTRAINT threads_next_offset_valid CHECK (next_offset >= 0),
+    CONSTRAINT threads_runs_valid CHECK (runs >= 0),
+    CONSTRAINT threads_lease_ttl_valid CHECK (lease_ttl_ms >= 0),
+    CONSTRAINT threads_active_run_valid CHECK (active_run <> ''),
+    CONSTRAINT threads_lease_only_with_run CHECK ((lease_expires_at IS NULL) = (active_run IS NULL))
+) WITH (fillfactor = 70);
+
+CREATE INDEX threads_by_last_run ON threads (tenant, last_run_at DESC, thread_key DESC);
+CREATE INDEX threads_by_label ON threads USING gin (labels);
+
+-- One row for each run of a thread, counted from 1.
+CREATE TABLE runs (
+    thread_key       uuid        NOT NULL,
+    ordinal          bigint      NOT NULL,
+    run_id           text        NOT NULL,
+    stream_id        text        NOT NULL,
+    parent_run_id    text,
+    input_hash       bytea,
+    fence            bigint      NOT NULL,
+    first_version    bigint      NOT NULL,
+    first_offset     bigint      NOT NULL,
+    status           smallint    NOT NULL,
+    last_version     bigint      NOT NULL,
+    next_offset      bigint      NOT NULL,
+    codec            smallint    NOT NULL,
+    protocol_version bytea,
+    outcome          bytea,
+    result           bytea,
+    usage            bytea,
+    error            bytea,
+    warnings         bigint      NOT NULL,
+    started_at       timestamptz NOT NULL DEFAULT now(),
+    ended_at         timestamptz,
+
+    CONSTRAINT runs_pkey PRIMARY KEY (thread_key, ordinal),
+    CONSTRAINT runs_run_id_unique UNIQUE (thread_key, run_id),
+    CONSTRAINT runs_ordinal_valid CHECK (ordinal >= 1),
+    CONSTRAINT runs_run_id_valid CHECK (run_id <> ''),
+    CONSTRAINT runs_input_hash_valid CHECK (octet_length(input_hash) = 32),
+    CONSTRAINT runs_fence_valid CHECK (fence >= 0),
+    CONSTRAINT runs_first_version_valid CHECK (first_version >= 1),
+    -- 1 active, 2 finished, 3 interrupted, 4 cancelled, 5 failed, 6 truncated
+    CONSTRAINT runs_status_valid CHECK (status BETWEEN 1 AND 6),
+    CONSTRAINT runs_last_version_valid CHECK (last_version = 0 OR last_version >= first_version),
+    CONSTRAINT runs_offsets_valid CHECK (first_offset >= 0 AND next_offset >= 0),
+    CONSTRAINT runs_codec_valid CHECK (codec BETWEEN 0 AND 1),
+    CONSTRAINT runs_warnings_valid CHECK (warnings >= 0),
+    CONSTRAINT runs_ended_unless_active CHECK ((ended_at IS NULL) = (status = 1))
+) WITH (fillfactor = 90);
+
+ALTER TABLE runs ALTER COLUMN outcome SET STORAGE EXTERNAL;
+ALTER TABLE runs ALTER COLUMN result SET STORAGE EXTERNAL;
+ALTER TABLE runs ALTER COLUMN usage SET STORAGE EXTERNAL;
+ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
+
+-- Finds the runs, and with them the versions, of a producer stream. It costs a run's start and nothing else.
+CREATE INDEX runs_by_stream ON runs (thread_key, stream_id, ordinal);
+
+-- The log, in segments: the entries of one run that were committed together. Rows never change.
+CREATE TABLE log_segments (
+    thread_key    uuid        NOT NULL,
+    first_version bigint      NOT NULL,
+    last_version  bigint      NOT NULL,
+    run_id        text        NOT NULL,
+    stream_id     text        NOT NULL,
+    first_offset  bigint      NOT NULL,
+    next_offset   bigint      NOT NULL,
+    codec         smallint    NOT NULL,
+    entries       bytea       NOT NULL,
+    committed_at  timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT log_segments_pkey PRIMARY KEY (thread_key, first_version),
+    CONSTRAINT log_segments_versions_valid CHECK (first_version >= 1 AND last_version >= first_version),
+    CONSTRAINT log_segments_offsets_valid CHECK (first_offset >= 0 AND next_offset >= first_offset),
+    CONSTRAINT log_segments_codec_valid CHECK (codec BETWEEN 0 AND 1)
+);
+
+ALTER TABLE log_segments ALTER COLUMN entries SET STORAGE EXTERNAL;
+
+-- Where the stored fold of a thread stands. The sizes are of the plain texts of the state's base and of its patches.
+CREATE TABLE folds (
+    thread_key   uuid     NOT NULL,
+    version      bigint   NOT NULL,
+    codec        smallint NOT NULL,
+    tracking     bytea,
+    state_size   bigint   NOT NULL,
+    patches_size bigint   NOT NULL,
+
+    CONSTRAINT folds_pkey PRIMARY KEY (thread_key),
+    CONSTRAINT folds_version_valid CHECK (version >= 0),
+    CONSTRAINT folds_codec_valid CHECK (codec BETWEEN 0 AND 1),
+    CONSTRAINT folds_sizes_valid CHECK (state_size >= 0 AND patches_size >= 0)
+) WITH (fillfactor = 70);
+
+ALTER TABLE folds ALTER COLUMN tracking SET STORAGE EXTERNAL;
+
+-- The messages of the fold. Positions order them and leave gaps.
+CREATE TABLE messages (
+    thread_key uuid     NOT NULL,
+    position   bigint   NOT NULL,
+    message_id text     NOT NULL,
+    role       text     NOT NULL,
+    codec      smallint NOT NULL,
+    body       bytea    NOT NULL,
+
+    CONSTRAINT messages_pkey PRIMARY KEY (thread_key, position),
+    CONSTRAINT messages_codec_valid CHECK (codec BETWEEN 0 AND 1)
+);
+
+ALTER TABLE messages ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- The state of the fold: a document, and the patches that were applied to it since. No document means {}.
+CREATE TABLE states (
+    thread_key uuid     NOT NULL,
+    version    bigint   NOT NULL,
+    codec      smallint NOT NULL,
+    doc        bytea    NOT NULL,
+
+    CONSTRAINT states_pkey PRIMARY KEY (thread_key),
+    CONSTRAINT states_version_valid CHECK (version >= 0),
+    CONSTRAINT states_codec_valid CHECK (codec BETWEEN 0 AND 1)
+);
+
+ALTER TABLE states ALTER COLUMN doc SET STORAGE EXTERNAL;
+
+CREATE TABLE state_patches (
+    thread_key uuid     NOT NULL,
+    version    bigint   NOT NULL,
+    codec      smallint NOT NULL,
+    patch      bytea    NOT NULL,
+
+    CONSTRAINT state_patches_pkey PRIMARY KEY (thread_key, version),
+    CONSTRAINT state_patches_version_valid CHECK (version >= 1),
+    CONSTRAINT state_patches_codec_valid CHECK (codec BETWEEN 0 AND 1)
+);
+
+ALTER TABLE state_patches ALTER COLUMN patch SET STORAGE EXTERNAL;
+
+-- The ledger of what was dropped, stripped, translated or not applied, and of violations. path and detail may quote what
+-- a producer sent, which text could not hold. removed is cut; removed_size is its length before.
+CREATE TABLE warnings (
+    thread_key   uuid        NOT NULL,
+    version      bigint      NOT NULL,
+    ordinal      integer     NOT NULL,
+    run_id       text        NOT NULL,
+    "offset"     bigint      NOT NULL,
+    code         text        NOT NULL,
+    path         bytea       NOT NULL,
+    detail       bytea       NOT NULL,
+    fatal        boolean     NOT NULL,
+    codec        smallint    NOT NULL,
+    removed      bytea,
+    removed_size bigint      NOT NULL,
+    raised_at    timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT warnings_pkey PRIMARY KEY (thread_key, version, ordinal),
+    CONSTRAINT warnings_version_valid CHECK (version >= 0),
+    CONSTRAINT warnings_offset_valid CHECK ("offset" >= 0),
+    CONSTRAINT warnings_codec_valid CHECK (codec BETWEEN 0 AND 1),
+    CONSTRAINT warnings_removed_size_valid CHECK (removed_size >= 0)
+);
+
+ALTER TABLE warnings ALTER COLUMN removed SET STORAGE EXTERNAL;
+
+-- For people with psql: what is stored uncompressed, as text. Compressed columns are null.
+CREATE VIEW threads_plain AS
+SELECT thread_key, tenant, thread_id, version, active_run, lease_expires_at, runs,
+       convert_from(metadata, 'UTF8') AS metadata, created_at, last_run_at
+FROM threads;
+
+CREATE VIEW log_plain AS
+SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset,
+       CASE codec WHEN 0 THEN encode(entries, 'escape') END AS entries, octet_length(entries) AS stored_size, committed_at
+FROM log_segments;
+
+CREATE VIEW messages_plain AS
+SELECT thread_key, position, message_id, role,
+       CASE codec WHEN 0 THEN convert_from(body, 'UTF8') END AS body, octet_length(body) AS stored_size
+FROM messages;
+
+CREATE VIEW warnings_plain AS
+SELECT thread_key, version, ordinal, run_id, "offset", code, encode(path, 'escape') AS path,
+       encode(detail, 'escape') AS detail, fatal, CASE codec WHEN 0 THEN encode(removed, 'escape') END AS removed,
+       removed_size, raised_at
+FROM warnings;

@@ -1,0 +1,300 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/threadsvc/threadsvc/agui"
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// maxAttempts bounds how often a call starts again because another writer changed the thread in between.
+const maxAttempts = 8
+
+// writer is who appends: a producer's stream and its right to do so.
+type writer struct {
+	key      store.Key
+	tenant   string
+	threadID string
+	streamID string
+	token    uint64
+}
+
+// outcome is what became of a batch: what is durable once its commit is, and why the rest was refused, if it was.
+type outcome struct {
+	progress *threadsvcv1.Progress
+	refused  error
+	commit   *pending // nil if there is nothing to wait for
+}
+
+// wait waits for the outcome's commit. The error is the commit's, or the context's.
+func (o *outcome) wait(ctx context.Context) error {
+	if o.commit == nil {
+		return nil
+	}
+	select {
+	case <-o.commit.done:
+		return o.commit.result.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// AppendBatch implements the contract.
+func (s *Service) AppendBatch(ctx context.Context, req *threadsvcv1.AppendBatchRequest) (*threadsvcv1.AppendBatchResponse, error) {
+	w, err := writerOf(req.GetRun())
+	if err != nil {
+		return nil, statusOf(err, s.cfg.Logger).Err()
+	}
+	for attempt := 1; ; attempt++ {
+		out, err := s.append(ctx, w, req.GetBatch())
+		if err == nil {
+			err = out.wait(ctx)
+		}
+		if errors.Is(err, store.ErrConflict) && attempt < maxAttempts {
+			continue // another node wrote; what this batch still brings is found out anew
+		}
+		if err == nil && out.refused != nil {
+			err = withProgress(out.refused, out.progress)
+		}
+		if err != nil {
+			return nil, statusOf(err, s.cfg.Logger).Err()
+		}
+		return &threadsvcv1.AppendBatchResponse{Progress: out.progress}, nil
+	}
+}
+
+// withProgress adds what is durable to a refusal.
+func withProgress(err error, progress *threadsvcv1.Progress) error {
+	var refused *refusal
+	if errors.As(err, &refused) && progress != nil {
+		return refused.with("next_offset", number(progress.NextOffset)).with("version", number(progress.Version))
+	}
+	return err
+}
+
+func writerOf(run *threadsvcv1.RunHandle) (*writer, error) {
+	if run == nil {
+		return nil, errField("run", "is required")
+	}
+	key, err := threadKey(run.GetThread(), "run.thread")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkID("run.run_id", run.GetRunId()); err != nil {
+		return nil, err
+	}
+	return &writer{key, run.GetThread().GetTenant(), run.GetThread().GetThreadId(), run.GetRunId(), run.GetFencingToken()}, nil
+}
+
+// append folds a batch into its thread and queues what it amounts to. The error is that of finding the thread; what is
+// wrong with the batch is in the outcome.
+func (s *Service) append(ctx context.Context, w *writer, batch *threadsvcv1.EventBatch) (*outcome, error) {
+	for !s.draining() {
+		l, err := s.acquire(ctx, w.key, w.threadID)
+		if err != nil {
+			return nil, err
+		}
+		out, first, err := s.tryAppend(ctx, l, w, batch)
+		if first == nil {
+			return out, err
+		}
+		if err := await(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errShuttingDown
+}
+
+// tryAppend is append on a thread whose lock is held, which it lets go. If the batch can only be judged when a commit is
+// done, it returns that commit.
+func (s *Service) tryAppend(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) (_ *outcome, first *pending, _ error) {
+	defer s.letGo(l)
+	if busy := l.busy(); busy != nil && (l.head.StreamID != w.streamID || batch.GetOffset() < l.head.NextOffset) {
+		return nil, busy, nil
+	}
+	if err := s.admit(ctx, l, w, batch); err != nil {
+		out, err := s.notAdmitted(ctx, l, w, batch, err)
+		return out, nil, err
+	}
+	next := l.head.NextOffset
+	if batch.GetOffset() > next {
+		return refusedAt(l, errOffsetGap(next)), nil, nil
+	}
+	again := min(next-batch.GetOffset(), uint64(len(batch.GetEvents())))
+	if again > 0 {
+		if err := s.compare(ctx, l, w, batch, again); err != nil {
+			return refusedAt(l, err), nil, nil
+		}
+	}
+	return s.fold(ctx, l, batch.GetEvents()[again:]), nil, nil
+}
+
+// refusedAt is the outcome of a batch of which nothing was taken.
+func refusedAt(l *live, err error) *outcome {
+	progress := &threadsvcv1.Progress{NextOffset: l.head.NextOffset, Version: l.head.Version}
+	return &outcome{progress: progress, refused: err, commit: l.busy()}
+}
+
+// fold applies the events and queues their entries. Without events it renews the lease, if there is one.
+func (s *Service) fold(ctx context.Context, l *live, events [][]byte) *outcome {
+	if len(events) == 0 && l.head.ActiveRun == "" {
+		return refusedAt(l, nil)
+	}
+	p := s.pend(l)
+	out := &outcome{progress: &threadsvcv1.Progress{}, commit: p}
+	for _, event := range events {
+		offset := l.head.NextOffset
+		if out.refused = s.checkNewRun(ctx, l, event); out.refused != nil {
+			break
+		}
+		applied, v := l.thread.Apply(offset, event)
+		if v != nil {
+			out.refused = l.refuse(p, v, offset)
+			break
+		}
+		l.add(p, &applied, offset, offset+1)
+		out.progress.Warnings = appendWarnings(out.progress.Warnings, applied.Warnings, offset, applied.RunID, l.head.Version)
+	}
+	l.seal(p, s.cfg.FoldBytes)
+	out.progress.NextOffset, out.progress.Version = l.head.NextOffset, l.head.Version
+	if out.refused != nil && p.bytes == 0 { // the batch brought nothing, not even a run
+		l.cancel(p)
+		s.cache.drop(l)
+		out.commit = l.inflight
+	}
+	return out
+}
+
+// refuse closes the run because of a violation, unless the violation leaves it open.
+func (l *live) refuse(p *pending, v *agui.Violation, offset uint64) error {
+	if !v.Fatal() {
+		return errViolation(v, offset, false)
+	}
+	applied := l.thread.Fail(offset, v)
+	if applied.Entries == 0 {
+		return errViolation(v, offset, false)
+	}
+	l.add(p, &applied, offset, offset)
+	p.commit.Warnings = append(p.commit.Warnings, store.Warning{
+		Version: l.head.Version, RunID: applied.RunID, Offset: offset, Fatal: true,
+		Warning: agui.Warning{Code: v.Code, Path: v.Path, Detail: v.Detail},
+	})
+	return errViolation(v, offset, true)
+}
+
+// acquire returns the live thread of a key with its lock held, loaded, and with room to queue. The caller must letGo it.
+func (s *Service) acquire(ctx context.Context, key store.Key, threadID string) (*live, error) {
+	for {
+		l := s.cache.get(key)
+		if err := l.acquire(ctx); err != nil {
+			return nil, err
+		}
+		if l.dead {
+			l.release()
+			continue
+		}
+		if l.thread == nil {
+			if err := s.load(ctx, l, threadID); err != nil {
+				s.cache.drop(l)
+				l.release()
+				return nil, err
+			}
+		}
+		if l.inflight == nil || l.queued == nil || l.queued.bytes < s.cfg.QueueBytes {
+			return l, nil
+		}
+		inflight := l.inflight
+		l.release()
+		if err := await(ctx, inflight); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// acquireSettled is acquire for calls that need everything queued to be committed first.
+func (s *Service) acquireSettled(ctx context.Context, key store.Key, threadID string) (*live, error) {
+	for {
+		l, err := s.acquire(ctx, key, threadID)
+		if err != nil {
+			return nil, err
+		}
+		busy := l.busy()
+		if busy == nil {
+			return l, nil
+		}
+		l.release()
+		if err := await(ctx, busy); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits until a commit is done, however it ended.
+func await(ctx context.Context, p *pending) error {
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// letGo releases a thread and accounts for what it takes now. After a panic the thread is dropped with what it queued.
+func (s *Service) letGo(l *live) {
+	if r := recover(); r != nil {
+		l.abandon(status.Error(codes.Internal, "internal error"))
+		s.cache.drop(l)
+		l.release()
+		panic(r)
+	}
+	if !l.exists && l.busy() == nil {
+		s.cache.drop(l)
+	}
+	s.cache.settle(l)
+	l.release()
+}
+
+// load reads a thread; one that does not exist is empty.
+func (s *Service) load(ctx context.Context, l *live, threadID string) error {
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	loaded, err := s.store.Load(ctx, l.key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	unreadable, err := l.load(threadID, loaded, s.cfg.Limits)
+	if err != nil {
+		return err
+	}
+	for _, err := range unreadable {
+		s.cfg.Logger.Error("stored entry passed over", "thread_key", l.key.String(), "error", err)
+	}
+	if loaded == nil || loaded.Head.StreamID == "" {
+		return nil
+	}
+	return s.loadStream(ctx, l)
+}
+
+// loadStream finds out how the stream that may append was opened.
+func (s *Service) loadStream(ctx context.Context, l *live) error {
+	opener := l.run
+	if opener == nil || opener.RunID != l.head.StreamID {
+		run, err := s.store.Run(ctx, l.key, l.head.StreamID)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // its RUN_STARTED has not come yet
+			l.recorded = true
+			l.thread.Await(l.head.StreamID)
+			return nil
+		case err != nil:
+			return err
+		}
+		opener = &run
+	}
+	l.recorded = opener.InputHash == [32]byte{}
+	return nil
+}

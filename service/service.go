@@ -1,0 +1,109 @@
+// Package service is threadsvc's gRPC service: it keeps live threads folded in memory, commits what they append through a
+// pipeline shared by all of them, and translates between the contract in proto and the packages agui and store. It holds
+// no SQL, and nothing that Postgres does not have: any node can serve any thread at any time.
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/threadsvc/threadsvc/agui"
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// Config is what a Service can be told. Zero fields mean the defaults.
+type Config struct {
+	// Limits bound events, states and threads.
+	Limits agui.Limits
+	// LeaseTTL is the lease of runs that do not ask for one; MaxLeaseTTL bounds those that do.
+	LeaseTTL, MaxLeaseTTL time.Duration
+	// CacheBytes bounds the memory of live threads that are not in use.
+	CacheBytes int64
+	// QueueBytes bounds what one thread may have folded and not yet committed; appends wait beyond it.
+	QueueBytes int
+	// FoldBytes is the size of a thread's log since its stored fold that makes a commit write a new one before the run
+	// ends.
+	FoldBytes int
+	// Committers is the number of transactions under way at once; CommitThreads bounds the threads in one.
+	Committers, CommitThreads int
+	// StoreTimeout bounds every call of the store.
+	StoreTimeout time.Duration
+	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
+	Window int
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	orElse(&c.Limits, agui.DefaultLimits())
+	orElse(&c.LeaseTTL, 30*time.Second)
+	orElse(&c.MaxLeaseTTL, time.Hour)
+	orElse(&c.CacheBytes, 256<<20)
+	orElse(&c.QueueBytes, 8<<20)
+	orElse(&c.FoldBytes, 256<<10)
+	orElse(&c.Committers, 4)
+	orElse(&c.CommitThreads, 256)
+	orElse(&c.StoreTimeout, 10*time.Second)
+	orElse(&c.Window, 64)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orElse[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Service implements threadsvc.v1.ThreadService. Create it with New, and Close it after the last call has returned.
+type Service struct {
+	threadsvcv1.UnimplementedThreadServiceServer
+
+	cfg       Config
+	store     store.Store
+	cache     *cache
+	committer *committer
+
+	drain    chan struct{} // closed when streams shall end
+	drainOne sync.Once
+	streams  sync.WaitGroup // receivers of AppendEvents
+}
+
+// New returns a service on a store, which stays the caller's.
+func New(st store.Store, cfg Config) *Service {
+	cfg = cfg.withDefaults()
+	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
+	s.cache = newCache(cfg.CacheBytes)
+	s.committer = newCommitter(st, cfg, s.cache)
+	return s
+}
+
+// Drain makes the open streams end: each gets the acknowledgements of what it has sent, and then UNAVAILABLE. New
+// streams are refused. It returns at once.
+func (s *Service) Drain() { s.drainOne.Do(func() { close(s.drain) }) }
+
+// Close commits what is queued and waits for the service's goroutines.
+func (s *Service) Close() {
+	s.Drain()
+	s.streams.Wait()
+	s.committer.close()
+}
+
+func (s *Service) draining() bool {
+	select {
+	case <-s.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// storeContext bounds one call of the store.
+func (s *Service) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.cfg.StoreTimeout)
+}

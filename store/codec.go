@@ -1,0 +1,85 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// How a payload column is stored. The numbers are stored: they never change.
+const (
+	codecPlain int16 = 0
+	codecZstd  int16 = 1
+)
+
+const (
+	// minCompress is the size below which compression gains nothing.
+	minCompress = 100
+	// maxDecoded bounds what a stored payload may expand to.
+	maxDecoded = 512 << 20
+)
+
+// The encoder and the decoder are safe for concurrent use by EncodeAll and DecodeAll, and start no goroutines for them.
+var (
+	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true)))
+	decoder = must(zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxDecoded), zstd.WithDecoderConcurrency(0)))
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // the options above are wrong
+	}
+	return v
+}
+
+// pack returns the form to store a payload in. The result may alias it.
+func pack(plain []byte) (int16, []byte) {
+	if len(plain) <= minCompress || len(plain) > maxDecoded {
+		return codecPlain, plain
+	}
+	if packed := encoder.EncodeAll(plain, make([]byte, 0, len(plain)/4)); len(packed) < len(plain) {
+		return codecZstd, packed
+	}
+	return codecPlain, plain
+}
+
+// packAll packs the payloads of one row that share a codec. Nil stays nil.
+func packAll(plain ...[]byte) (int16, [][]byte) {
+	packed := make([][]byte, len(plain))
+	before, after := 0, 0
+	for i, p := range plain {
+		if p != nil {
+			packed[i] = encoder.EncodeAll(p, nil)
+		}
+		before, after = before+len(p), after+len(packed[i])
+	}
+	if before <= minCompress || after >= before {
+		return codecPlain, plain
+	}
+	return codecZstd, packed
+}
+
+// unpack reverses pack. Nil stays nil. The error is ErrCorrupt.
+func unpack(codec int16, stored []byte) ([]byte, error) {
+	switch {
+	case stored == nil || codec == codecPlain:
+		return stored, nil
+	case codec != codecZstd:
+		return nil, fmt.Errorf("%w: codec %d is unknown", ErrCorrupt, codec)
+	}
+	plain, err := decoder.DecodeAll(stored, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return plain, nil
+}
+
+// unpackAll unpacks in place.
+func unpackAll(codec int16, stored ...*[]byte) (err error) {
+	for _, s := range stored {
+		if *s, err = unpack(codec, *s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

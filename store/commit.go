@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// maxGroup and maxGroupBytes bound what one transaction writes: arrays of the database's protocol are limited.
+	maxGroup      = 512
+	maxGroupBytes = 64 << 20
+)
+
+// member is a commit of a group and the place of its result.
+type member struct {
+	commit *Commit
+	result *Result
+}
+
+// Commit implements Store. The commits of a call share transactions, so that round trips and the flush of the log are
+// shared. A group of commits with nothing but segments is one statement in one round trip; any other is one transaction
+// of four, or five if a state's patches are folded.
+//
+// When a group fails because of one member, as with a taken run id, the transaction was rolled back as a whole; each
+// member is then tried alone, so that only the culprit fails.
+func (p *Postgres) Commit(ctx context.Context, commits []*Commit) []Result {
+	results := make([]Result, len(commits))
+	seen := make(map[Key]bool, len(commits))
+	var group []member
+	size := 0
+	for i, c := range commits {
+		if results[i].Err = checkMember(c, seen); results[i].Err != nil {
+			continue
+		}
+		weight := c.weight()
+		if len(group) == maxGroup || (len(group) > 0 && size+weight > maxGroupBytes) {
+			p.commitGroup(ctx, group)
+			group, size = group[:0], 0
+		}
+		group, size = append(group, member{c, &results[i]}), size+weight
+	}
+	p.commitGroup(ctx, group)
+	return results
+}
+
+func checkMember(c *Commit, seen map[Key]bool) error {
+	if seen[c.Key] {
+		return fmt.Errorf("%w of thread %s: another one is in the same call", ErrInvalid, c.Key)
+	}
+	seen[c.Key] = true
+	return c.Check()
+}
+
+func (p *Postgres) commitGroup(ctx context.Context, group []member) {
+	if len(group) == 0 {
+		return
+	}
+	err := classify(retry(ctx, safeWrite, func() error { return p.writeGroup(ctx, group) }))
+	if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) {
+		for i := range group {
+			p.commitGroup(ctx, group[i:i+1])
+		}
+		return
+	}
+	if err != nil {
+		for _, m := range group {
+			*m.result = Result{Err: err}
+		}
+	}
+}
+
+// writeGroup writes a group in one transaction and sets its results, which hold only if the error is nil.
+func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
+	commits := column(group, func(m member) *Commit { return m.commit })
+	if onlySegments(commits) {
+		heads, err := appendSegments(ctx, p.pool, commits)
+		settle(group, heads)
+		return err
+	}
+	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+		heads, sizes, err := takeHeads(ctx, tx, commits)
+		if err != nil {
+			return err
+		}
+		return writeRows(ctx, tx, settle(group, heads), sizes)
+	})
+}
+
+// settle sets the results of a group by the heads that took its commits, and returns those commits.
+func settle(group []member, heads []written) []*Commit {
+	byKey := make(map[Key]written, len(heads))
+	for _, h := range heads {
+		byKey[h.key] = h
+	}
+	matched := make([]*Commit, 0, len(heads))
+	for _, m := range group {
+		h, ok := byKey[m.commit.Key]
+		if !ok {
+			*m.result = Result{Err: ErrConflict}
+			continue
+		}
+		*m.result = Result{CommittedAt: h.now.UTC(), LeaseExpiresAt: timeOrZero(h.leaseExpiresAt)}
+		matched = append(matched, m.commit)
+	}
+	return matched
+}
+
+// takeHeads compares and updates the heads, which locks them, and then reads how the states of the folding ones stand.
+func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) ([]written, map[Key]stateSizes, error) {
+	var heads []written
+	sizes := map[Key]stateSizes{}
+	batch := &pgx.Batch{}
+	queueHeads(batch, commits, &heads)
+	if folding := foldingOf(commits); len(folding) > 0 {
+		queueStateSizes(batch, folding, sizes)
+	}
+	return heads, sizes, tx.SendBatch(ctx, batch).Close()
+}
+
+// writeRows writes everything but the heads.
+func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, sizes map[Key]stateSizes) error {
+	if len(commits) == 0 {
+		return nil
+	}
+	folding := foldingOf(commits)
+	plan, err := planStates(ctx, tx, folding, sizes)
+	if err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	queueSegments(batch, commits)
+	queueRuns(batch, commits)
+	queueFolds(batch, folding, plan)
+	queueWarnings(batch, commits)
+	if batch.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+func foldingOf(commits []*Commit) (folding []*Commit) {
+	for _, c := range commits {
+		if c.Fold != nil {
+			folding = append(folding, c)
+		}
+	}
+	return folding
+}
+
+func onlySegments(commits []*Commit) bool {
+	for _, c := range commits {
+		if c.Create != nil || c.Fold != nil || len(c.Opened)+len(c.Updated)+len(c.Warnings) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// weight is the size of what a commit writes, in bytes of plain text.
+func (c *Commit) weight() int {
+	size := 0
+	for _, s := range c.Segments {
+		size += len(s.Entries)
+	}
+	for _, r := range c.Updated {
+		size += len(r.Outcome) + len(r.Result) + len(r.Usage) + len(r.Error)
+	}
+	if c.Fold != nil {
+		size += len(c.Fold.Tracking) + len(c.Fold.State.Replaced)
+		for _, m := range c.Fold.Upserts {
+			size += len(m.Body)
+		}
+	}
+	return size
+}

@@ -1,0 +1,102 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/threadsvc/threadsvc/store"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	state := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
+	other := errors.New("other")
+	for _, test := range []struct {
+		err                 error
+		want                error
+		safeWrite, safeRead bool
+	}{
+		{state("40001"), store.ErrUnavailable, true, true},
+		{state("40P01"), store.ErrUnavailable, true, true},
+		{state("26000"), nil, true, true},
+		{state("0A000"), nil, true, true},
+		{state("57P01"), store.ErrUnavailable, false, true},
+		{state("08006"), store.ErrUnavailable, false, true},
+		{state("53300"), store.ErrUnavailable, false, true},
+		{state("25006"), store.ErrUnavailable, false, true},
+		{state("55P03"), store.ErrUnavailable, false, true},
+		{state("23514"), nil, false, false},
+		{state("22021"), nil, false, false},
+		{&pgconn.PgError{Code: "23505", ConstraintName: "runs_run_id_unique"}, store.ErrDuplicate, false, false},
+		{&pgconn.PgError{Code: "23505", ConstraintName: "runs_pkey"}, nil, false, false},
+		{io.ErrUnexpectedEOF, store.ErrUnavailable, false, true},
+		{context.DeadlineExceeded, store.ErrUnavailable, false, false},
+		{context.Canceled, store.ErrUnavailable, false, false},
+		{store.ErrNotFound, store.ErrNotFound, false, false},
+		{store.ErrCorrupt, store.ErrCorrupt, false, false},
+		{other, other, false, false},
+	} {
+		got := store.Classify(test.err)
+		if !errors.Is(got, test.err) || (test.want != nil && !errors.Is(got, test.want)) {
+			t.Errorf("%v became %v, want %v", test.err, got, test.want)
+		}
+		if test.want == nil && (errors.Is(got, store.ErrUnavailable) || errors.Is(got, store.ErrDuplicate)) {
+			t.Errorf("%v became %v", test.err, got)
+		}
+		if store.SafeWrite(test.err) != test.safeWrite || store.SafeRead(test.err) != test.safeRead {
+			t.Errorf("%v: safe to write again %v, to read again %v", test.err, !test.safeWrite, !test.safeRead)
+		}
+	}
+	if store.Classify(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestCodec(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 1000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, test := range []struct {
+		plain []byte
+		codec int16
+	}{
+		{nil, 0}, {[]byte{}, 0}, {make([]byte, 100), 0}, {make([]byte, 101), 1}, {noise, 0}, {make([]byte, 1<<20), 1},
+	} {
+		codec, stored := store.Pack(test.plain)
+		if codec != test.codec || len(stored) > len(test.plain) {
+			t.Errorf("%d bytes are stored as %d with codec %d, want %d", len(test.plain), len(stored), codec, test.codec)
+		}
+		if got, err := store.Unpack(codec, stored); err != nil || !slices.Equal(got, test.plain) {
+			t.Errorf("%d bytes came back as %d: %v", len(test.plain), len(got), err)
+		}
+	}
+	_, stored := store.Pack(make([]byte, 1000))
+	stored[len(stored)-1] ^= 1 // the checksum
+	for codec, corrupt := range map[int16][]byte{1: stored, 2: stored, -1: nil} {
+		if _, err := store.Unpack(codec, corrupt); corrupt != nil && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("codec %d: %v, want ErrCorrupt", codec, err)
+		}
+	}
+}
+
+// A few stored bytes that would expand to a gigabyte are refused before they do.
+func TestDecompressionBomb(t *testing.T) {
+	t.Parallel()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := w.EncodeAll(make([]byte, 1<<20), nil)
+	bomb = slices.Repeat(bomb, 1024)
+	if _, err := store.Unpack(1, bomb); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("%d bytes that expand to 1 GiB: %v, want ErrCorrupt", len(bomb), err)
+	}
+}

@@ -1,0 +1,18 @@
+package store
+
+import "github.com/jackc/pgx/v5"
+
+// Traced is opts with a tracer of statements.
+func Traced(opts Options, tracer pgx.QueryTracer) Options {
+	opts.tracer = tracer
+	return opts
+}
+
+// SafeWrite, SafeRead and Classify are what decides about retries and errors.
+var (
+	SafeWrite = safeWrite
+	SafeRead  = safeRead
+	Classify  = classify
+	Unpack    = unpack
+	Pack      = pack
+)

@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// sqlHeads is the compare and update of heads, as two common table expressions. Rows are locked in the order of their
+// keys, so that two groups never wait for each other. A row that another writer has changed meanwhile is compared again
+// in its new form, which is what READ COMMITTED does.
+//
+// The lease is written anew when it is granted (no lease yet, or another fence) or half used up; so a head is rewritten
+// with the same lease most of the time, and a lease always lasts at least half of its time from now.
+const sqlHeads = `
+WITH input AS (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bigint[], $7::text[],
+                         $8::bigint[], $9::text[], $10::bigint[], $11::boolean[], $12::bigint[])
+        AS i (thread_key, expect_version, expect_fence, version, log_hash, fence, stream_id,
+              next_offset, active_run, lease_ttl_ms, run_started, runs)
+), locked AS MATERIALIZED (
+    SELECT t.thread_key FROM threads t JOIN input i ON t.thread_key = i.thread_key
+    ORDER BY t.thread_key FOR NO KEY UPDATE OF t
+), heads AS (
+    UPDATE threads t
+    SET version = i.version, log_hash = i.log_hash, fence = i.fence, stream_id = i.stream_id,
+        next_offset = i.next_offset, active_run = nullif(i.active_run, ''), lease_ttl_ms = i.lease_ttl_ms,
+        lease_expires_at = CASE
+            WHEN i.active_run = '' THEN NULL
+            WHEN t.lease_expires_at IS NULL OR t.fence <> i.fence
+                OR t.lease_expires_at < now() + i.lease_ttl_ms * interval '0.5 milliseconds'
+            THEN now() + i.lease_ttl_ms * interval '1 millisecond'
+            ELSE t.lease_expires_at
+        END,
+        last_run_at = CASE WHEN i.run_started THEN now() ELSE t.last_run_at END,
+        runs = i.runs
+    FROM input i JOIN locked l ON l.thread_key = i.thread_key
+    WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence
+    RETURNING t.thread_key, t.lease_expires_at
+)`
+
+const sqlUpdateHeads = sqlHeads + `
+SELECT thread_key, lease_expires_at, now() FROM heads`
+
+// sqlAppend is the whole of a group of commits that bring segments and nothing else: one statement, one round trip.
+const sqlAppend = sqlHeads + `, segments AS (
+    INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
+                              first_offset, next_offset, codec, entries)
+    SELECT s.thread_key, s.first_version, s.last_version, s.run_id, s.stream_id,
+           s.first_offset, s.next_offset, s.codec, s.entries
+    FROM unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::text[], $17::text[],
+                $18::bigint[], $19::bigint[], $20::smallint[], $21::bytea[])
+        AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries)
+    JOIN heads h ON h.thread_key = s.thread_key
+)
+SELECT thread_key, lease_expires_at, now() FROM heads`
+
+const sqlCreateHeads = `
+INSERT INTO threads (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
+                     lease_expires_at, runs, tenant, thread_id, metadata, labels)
+SELECT i.thread_key, i.version, i.log_hash, i.fence, i.stream_id, i.next_offset, nullif(i.active_run, ''), i.lease_ttl_ms,
+       CASE WHEN i.active_run <> '' THEN now() + i.lease_ttl_ms * interval '1 millisecond' END,
+       i.runs, i.tenant, i.thread_id, i.metadata,
+       (SELECT coalesce(array_agg(l.label ORDER BY l.place), '{}')
+        FROM unnest($13::uuid[], $14::bytea[]) WITH ORDINALITY AS l (thread_key, label, place)
+        WHERE l.thread_key = i.thread_key)
+FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
+            $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bytea[])
+    AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
+          runs, tenant, thread_id, metadata)
+ORDER BY i.thread_key
+ON CONFLICT (thread_key) DO NOTHING
+RETURNING thread_key, lease_expires_at, now()`
+
+// written is a head that took a commit.
+type written struct {
+	key            Key
+	leaseExpiresAt *time.Time
+	now            time.Time
+}
+
+func scanWritten(row pgx.CollectableRow) (w written, err error) {
+	var key pgtype.UUID
+	err = row.Scan(&key, &w.leaseExpiresAt, &w.now)
+	w.key = key.Bytes
+	return w, err
+}
+
+func collectWritten(into *[]written) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		heads, err := pgx.CollectRows(rows, scanWritten)
+		*into = append(*into, heads...)
+		return err
+	}
+}
+
+// appendSegments writes commits that have nothing but segments and returns the heads that matched.
+func appendSegments(ctx context.Context, db execer, commits []*Commit) (heads []written, err error) {
+	rows, err := db.Query(ctx, sqlAppend, append(headArgs(commits), segmentArgs(commits)...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = collectWritten(&heads)(rows)
+	return heads, err
+}
+
+func queueHeads(batch *pgx.Batch, commits []*Commit, heads *[]written) {
+	var creates, updates []*Commit
+	for _, c := range commits {
+		if c.Create != nil {
+			creates = append(creates, c)
+		} else {
+			updates = append(updates, c)
+		}
+	}
+	if len(creates) > 0 {
+		batch.Queue(sqlCreateHeads, createArgs(creates)...).Query(collectWritten(heads))
+	}
+	if len(updates) > 0 {
+		batch.Queue(sqlUpdateHeads, headArgs(updates)...).Query(collectWritten(heads))
+	}
+}
+
+func headArgs(commits []*Commit) []any {
+	return []any{
+		column(commits, func(c *Commit) pgtype.UUID { return uuid(c.Key) }),
+		column(commits, func(c *Commit) int64 { return bigint(c.ExpectVersion) }),
+		column(commits, func(c *Commit) int64 { return bigint(c.ExpectFence) }),
+		column(commits, func(c *Commit) int64 { return bigint(c.Version) }),
+		column(commits, func(c *Commit) []byte { return c.Hash[:] }),
+		column(commits, func(c *Commit) int64 { return bigint(c.Fence) }),
+		column(commits, func(c *Commit) string { return c.StreamID }),
+		column(commits, func(c *Commit) int64 { return bigint(c.NextOffset) }),
+		column(commits, func(c *Commit) string { return c.ActiveRun }),
+		column(commits, func(c *Commit) int64 { return c.LeaseTTL.Milliseconds() }),
+		column(commits, func(c *Commit) bool { return c.RunStarted }),
+		column(commits, func(c *Commit) int64 { return c.Runs }),
+	}
+}
+
+func createArgs(commits []*Commit) []any {
+	labels := rowsOf(commits, func(c *Commit) []string { return c.Create.Metadata.KeptLabels() })
+	return []any{
+		column(commits, func(c *Commit) pgtype.UUID { return uuid(c.Key) }),
+		column(commits, func(c *Commit) int64 { return bigint(c.Version) }),
+		column(commits, func(c *Commit) []byte { return c.Hash[:] }),
+		column(commits, func(c *Commit) int64 { return bigint(c.Fence) }),
+		column(commits, func(c *Commit) string { return c.StreamID }),
+		column(commits, func(c *Commit) int64 { return bigint(c.NextOffset) }),
+		column(commits, func(c *Commit) string { return c.ActiveRun }),
+		column(commits, func(c *Commit) int64 { return c.LeaseTTL.Milliseconds() }),
+		column(commits, func(c *Commit) int64 { return c.Runs }),
+		column(commits, func(c *Commit) string { return c.Create.Tenant }),
+		column(commits, func(c *Commit) string { return c.Create.ThreadID }),
+		column(commits, func(c *Commit) []byte { return c.Create.Metadata.Text }),
+		keys(labels),
+		column(labels, func(l of[string]) []byte { return []byte(*l.row) }),
+	}
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/threadsvc/threadsvc/migrations"
+)
+
+// Options say how to reach a Postgres database.
+type Options struct {
+	// URL is a connection URL or a keyword/value string, as libpq has them; several hosts with
+	// target_session_attrs=read-write follow a failover.
+	//
+	// Behind PgBouncer in transaction mode add default_query_exec_mode=exec: prepared statements do not outlive a
+	// transaction there. Nothing else here depends on the state of a database session.
+	URL string
+	// MaxConns bounds the connections; 0 means 16. A call beyond waits for one, within its context.
+	MaxConns int32
+	// ConnectTimeout bounds the making of one connection if the URL sets no connect_timeout; 0 means 5 s.
+	ConnectTimeout time.Duration
+	// Logger gets what no caller is told. Nil: nothing.
+	Logger *slog.Logger
+
+	tracer pgx.QueryTracer
+}
+
+// Postgres is a Store on a Postgres database of version 14 or newer. It owns a pool of connections.
+type Postgres struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+}
+
+var _ Store = (*Postgres)(nil)
+
+// Open makes the pool. It does not wait for the database: Ping tells whether it can serve. The error is about the URL.
+func Open(ctx context.Context, opts Options) (*Postgres, error) {
+	config, err := pgxpool.ParseConfig(opts.URL)
+	if err != nil {
+		return nil, fmt.Errorf("store: the database URL: %w", err)
+	}
+	config.MaxConns = 16
+	if opts.MaxConns > 0 {
+		config.MaxConns = opts.MaxConns
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = cmpOr(opts.ConnectTimeout, 5*time.Second)
+	}
+	config.ConnConfig.Tracer = opts.tracer
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Postgres{pool: pool, log: logger}, nil
+}
+
+// Close implements Store. It waits for the calls in progress.
+func (p *Postgres) Close() { p.pool.Close() }
+
+const sqlRevision = `SELECT version, dirty, pg_is_in_recovery() FROM schema_migrations`
+
+// Ping implements Store. Its error is ErrSchema if the schema is older than this program or half migrated, and
+// ErrUnavailable if the database does not answer or takes no writes. A newer schema is in order: migrations keep the
+// program before them working.
+func (p *Postgres) Ping(ctx context.Context) error {
+	var revision int64
+	var dirty, standby bool
+	err := retry(ctx, safeRead, func() error {
+		return p.pool.QueryRow(ctx, sqlRevision).Scan(&revision, &dirty, &standby)
+	})
+	want := int64(migrations.Latest())
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable:
+		return fmt.Errorf("%w: it is empty, and has to be migrated to revision %d", ErrSchema, want)
+	case err != nil:
+		return classify(err)
+	case dirty:
+		return fmt.Errorf("%w: the migration to revision %d was left half done", ErrSchema, revision)
+	case revision < want:
+		return fmt.Errorf("%w: it has revision %d, and has to be migrated to %d", ErrSchema, revision, want)
+	case standby:
+		return fmt.Errorf("%w: it is a standby, which takes no writes", ErrUnavailable)
+	}
+	return nil
+}
+
+// snapshot runs reads in one transaction that sees one moment.
+func (p *Postgres) snapshot(ctx context.Context, reads *pgx.Batch) error {
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+		return tx.SendBatch(ctx, reads).Close()
+	})
+}
+
+// query runs one reading statement, again if that is safe, and collects its rows.
+func query[T any](ctx context.Context, p *Postgres, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	var all []T
+	err := retry(ctx, safeRead, func() error {
+		rows, err := p.pool.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, classify(err)
+}
+
+// queryOne is query for one row, with ErrNotFound if there is none.
+func queryOne[T any](ctx context.Context, p *Postgres, scan pgx.RowToFunc[T], sql string, args ...any) (one T, err error) {
+	all, err := query(ctx, p, scan, sql, args...)
+	if err != nil {
+		return one, err
+	}
+	if len(all) == 0 {
+		return one, ErrNotFound
+	}
+	return all[0], nil
+}
+
+// execer is what both a transaction and the pool can do.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func cmpOr(a, b time.Duration) time.Duration {
+	if a > 0 {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const sqlInsertSegments = `
+INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
+                          first_offset, next_offset, codec, entries)
+SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
+            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[])
+    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries)`
+
+func queueSegments(batch *pgx.Batch, commits []*Commit) {
+	args := segmentArgs(commits)
+	batch.Queue(sqlInsertSegments, args...)
+}
+
+func segmentArgs(commits []*Commit) []any {
+	rows := rowsOf(commits, func(c *Commit) []Segment { return c.Segments })
+	codecs, entries := make([]int16, len(rows)), make([][]byte, len(rows))
+	for i, r := range rows {
+		codecs[i], entries[i] = pack(r.row.Entries)
+	}
+	return []any{
+		keys(rows),
+		column(rows, func(s of[Segment]) int64 { return bigint(s.row.FirstVersion) }),
+		column(rows, func(s of[Segment]) int64 { return bigint(s.row.LastVersion) }),
+		column(rows, func(s of[Segment]) string { return s.row.RunID }),
+		column(rows, func(s of[Segment]) string { return s.row.StreamID }),
+		column(rows, func(s of[Segment]) int64 { return bigint(s.row.FirstOffset) }),
+		column(rows, func(s of[Segment]) int64 { return bigint(s.row.NextOffset) }),
+		codecs,
+		entries,
+	}
+}
+
+const sqlLogColumns = `
+SELECT s.first_version, s.last_version, s.run_id, s.stream_id, s.first_offset, s.next_offset, s.codec, s.entries,
+       s.committed_at
+FROM log_segments s`
+
+// scanSegment reads a segment. One that does not decode has its Err set and is no error: the others can be read.
+func scanSegment(row pgx.CollectableRow) (s Segment, err error) {
+	var codec int16
+	var stored []byte
+	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &codec, &stored,
+		&s.CommittedAt)
+	s.CommittedAt = s.CommittedAt.UTC()
+	s.Entries, s.Err = unpack(codec, stored)
+	return s, err
+}
+
+// sqlLog walks from segment to segment, so that it reads no further than the size asks for.
+const sqlLog = `
+WITH RECURSIVE walk AS (
+    (SELECT s.first_version, s.last_version, octet_length(s.entries)::bigint AS size
+     FROM log_segments s
+     WHERE s.thread_key = $1 AND s.last_version >= $2
+       AND s.first_version >= coalesce((SELECT max(b.first_version) FROM log_segments b
+                                        WHERE b.thread_key = $1 AND b.first_version <= $2), 0)
+     ORDER BY s.first_version LIMIT 1)
+    UNION ALL
+    SELECT n.first_version, n.last_version, w.size + n.size
+    FROM walk w CROSS JOIN LATERAL (
+        SELECT s.first_version, s.last_version, octet_length(s.entries)::bigint AS size
+        FROM log_segments s
+        WHERE s.thread_key = $1 AND s.first_version > w.last_version
+        ORDER BY s.first_version LIMIT 1) n
+    WHERE w.size <= $3
+)` + sqlLogColumns + `
+JOIN walk w ON w.first_version = s.first_version
+WHERE s.thread_key = $1
+ORDER BY s.first_version`
+
+// Log implements Store. Stored sizes are those of the compressed entries.
+func (p *Postgres) Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error) {
+	return query(ctx, p, scanSegment, sqlLog, uuid(key), bigint(from), int64(maxBytes))
+}
+
+// sqlStream needs no index of its own. The runs of a stream bound its versions: from after the run before it to the run
+// after it. Within them versions and offsets grow together, so the first segment wanted is the last that begins at or
+// before $3, sought from the end because re-sent offsets are recent; reading stops at the first that begins at or after $4.
+const sqlStream = `
+WITH bounds AS (
+    SELECT coalesce((SELECT r.first_version FROM runs r WHERE r.thread_key = $1 AND r.ordinal = x.first - 1), 0) AS low,
+           coalesce((SELECT r.first_version FROM runs r WHERE r.thread_key = $1 AND r.ordinal = x.last + 1),
+                    9223372036854775807) AS high
+    FROM (SELECT min(ordinal) AS first, max(ordinal) AS last FROM runs WHERE thread_key = $1 AND stream_id = $2) x
+), first AS (
+    SELECT coalesce((
+        SELECT s.first_version FROM log_segments s, bounds b
+        WHERE s.thread_key = $1 AND s.first_version >= b.low AND s.first_version < b.high
+          AND s.stream_id = $2 AND s.first_offset <= $3 AND s.next_offset > s.first_offset
+        ORDER BY s.first_version DESC LIMIT 1), b.low) AS version
+    FROM bounds b
+), last AS (
+    SELECT coalesce((
+        SELECT s.first_version FROM log_segments s, bounds b, first f
+        WHERE s.thread_key = $1 AND s.first_version >= f.version AND s.first_version < b.high
+          AND s.stream_id = $2 AND s.first_offset >= $4
+        ORDER BY s.first_version LIMIT 1), b.high) AS version
+    FROM bounds b
+)` + sqlLogColumns + `
+WHERE s.thread_key = $1 AND s.first_version >= (SELECT version FROM first) AND s.first_version < (SELECT version FROM last)
+  AND s.stream_id = $2 AND s.first_offset < $4 AND s.next_offset > greatest($3, s.first_offset)
+ORDER BY s.first_version`
+
+// Stream implements Store.
+func (p *Postgres) Stream(ctx context.Context, key Key, streamID string, from, to uint64) ([]Segment, error) {
+	return query(ctx, p, scanSegment, sqlStream, uuid(key), streamID, bigint(from), bigint(to))
+}

@@ -1,0 +1,253 @@
+// Package store keeps agent threads in Postgres: the log, the folds and the ledger of warnings. This file is its
+// contract, Store; type Postgres keeps it. Package storetest holds the suite that every implementation must pass and the
+// in-memory model that Postgres is compared with.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/threadsvc/threadsvc/agui"
+)
+
+// Store keeps threads. Its methods are safe for concurrent use, hold no locks between calls, and obey the deadline of
+// their context. Reads see committed data only, each in one snapshot.
+//
+// Errors: ErrNotFound, ErrConflict, ErrDuplicate and ErrUnavailable (all to be tested with errors.Is); anything else is
+// a fault of the program or the data.
+type Store interface {
+	// Commit writes the commits, each of another thread, in as few transactions as possible, and returns one result
+	// for each, in the same order. A commit is all or nothing. One that fails does not keep the others from being
+	// written: ErrConflict if the thread's head is not the expected one, ErrDuplicate if a run id is taken.
+	// If the outcome is unknown (the connection broke), the results are ErrUnavailable.
+	Commit(ctx context.Context, commits []*Commit) []Result
+
+	// Load reads what is needed to continue a thread: its head, its last fold, the log after that, its last run.
+	Load(ctx context.Context, key Key) (*Loaded, error)
+
+	// Head reads a thread's head alone.
+	Head(ctx context.Context, key Key) (Head, error)
+
+	// Threads lists the heads of a tenant's threads by the start of their last run, newest first.
+	Threads(ctx context.Context, query ThreadQuery) ([]Head, error)
+
+	// Run reads one run.
+	Run(ctx context.Context, key Key, runID string) (Run, error)
+
+	// Runs lists a thread's runs, newest first: those with an ordinal below before (0 means all), at most limit.
+	Runs(ctx context.Context, key Key, before int64, limit int) ([]Run, error)
+
+	// Warnings lists a thread's warnings in the order they were raised: those after the given place, at most limit.
+	Warnings(ctx context.Context, key Key, after WarningPlace, limit int) ([]Warning, error)
+
+	// Log reads segments of a thread's log in order: those with entries at or after version from, until their stored
+	// size exceeds maxBytes. At least one segment is returned if there is one.
+	Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error)
+
+	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
+	Stream(ctx context.Context, key Key, streamID string, from, to uint64) ([]Segment, error)
+
+	// UpdateMetadata replaces a thread's metadata by what change makes of the present one, in one transaction with the
+	// row locked. change may be called once only and must not block.
+	UpdateMetadata(ctx context.Context, key Key, change func(Metadata) (Metadata, error)) (Head, error)
+
+	// Delete erases every row of a thread and returns the head it had.
+	Delete(ctx context.Context, key Key) (Head, error)
+
+	// Ping reports whether the store can serve, as an error that says why not.
+	Ping(ctx context.Context) error
+
+	// Close releases what the store holds and waits for its goroutines.
+	Close()
+}
+
+// Head is a thread's head row: where its log ends and who may append.
+type Head struct {
+	Key      Key
+	Tenant   string
+	ThreadID string
+	// Version is the number of log entries; Hash chains them all (agui.Chain).
+	Version uint64
+	Hash    [32]byte
+	// Fence is the last fencing token granted; 0 if none ever was.
+	Fence uint64
+	// StreamID names the producer stream that may append: the run it was opened for. NextOffset is the offset it must
+	// continue with.
+	StreamID   string
+	NextOffset uint64
+	// ActiveRun is the run that holds the lease; empty if none. The lease's end is by the database's clock.
+	ActiveRun      string
+	LeaseTTL       time.Duration
+	LeaseExpiresAt time.Time
+	LeaseExpired   bool
+	// Runs is the number of runs so far, and so the ordinal of the last.
+	Runs      int64
+	Metadata  Metadata
+	CreatedAt time.Time
+	// LastRunAt is when the last run was started; CreatedAt if none was.
+	LastRunAt time.Time
+}
+
+// Metadata is what the application says about a thread.
+type Metadata struct {
+	// Text is a JSON object, as the application wrote it.
+	Text []byte
+	// Labels are its top-level string members as "name=value", by which threads can be found. Those longer than
+	// MaxLabelBytes are not kept.
+	Labels []string
+}
+
+// Commit is what one thread has to write. The store does not keep it.
+type Commit struct {
+	Key Key
+	// Create, if set, makes the thread. If it exists already the result is ErrConflict, whatever its version.
+	Create *NewThread
+	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict. They are not compared for a
+	// Create.
+	ExpectVersion, ExpectFence uint64
+
+	// The head afterwards. With an ActiveRun its lease lasts at least half of LeaseTTL from now: it is written anew
+	// when Fence changes or when less than half is left.
+	Version    uint64
+	Hash       [32]byte
+	Fence      uint64
+	StreamID   string
+	NextOffset uint64
+	ActiveRun  string
+	LeaseTTL   time.Duration
+	// RunStarted moves the thread's LastRunAt to now. Runs is the number of runs afterwards.
+	RunStarted bool
+	Runs       int64
+
+	Segments []Segment
+	// Opened are new rows of runs; Updated replaces the changeable part of rows that exist.
+	Opened, Updated []Run
+	// Fold, if set, brings the stored fold up to Version.
+	Fold     *agui.Changes
+	Warnings []Warning
+}
+
+// NewThread is what is fixed when a thread is made.
+type NewThread struct {
+	Tenant, ThreadID string
+	Metadata         Metadata
+}
+
+// Result is the outcome of one commit.
+type Result struct {
+	Err error
+	// CommittedAt is the time of the transaction and LeaseExpiresAt the end of the lease, by the database's clock.
+	CommittedAt, LeaseExpiresAt time.Time
+}
+
+// Segment is a piece of a thread's log: the entries of one run that were committed together.
+type Segment struct {
+	FirstVersion, LastVersion uint64
+	// RunID is the run the entries belong to; empty for those outside of any run.
+	RunID string
+	// StreamID is the producer stream of the entries' offsets, which lie in [FirstOffset, NextOffset).
+	StreamID                string
+	FirstOffset, NextOffset uint64
+	// Entries are the stored forms of the entries, one after another (agui.DecodeEntries). It is nil, with Err set, if
+	// they cannot be read.
+	Entries []byte
+	Err     error
+	// CommittedAt is set on reading.
+	CommittedAt time.Time
+}
+
+// Loaded is a thread as it is stored.
+type Loaded struct {
+	Head Head
+	Fold agui.Fold
+	// Tail is the log after the fold.
+	Tail []Segment
+	// LastRun is the run with the highest ordinal, nil if there is none.
+	LastRun *Run
+}
+
+// RunStatus says how a run stands. The numbers are stored.
+type RunStatus int16
+
+const (
+	// RunActive: the run holds the thread's lease, or its lease expired and nobody has closed it yet.
+	RunActive RunStatus = 1
+	// RunFinished: RUN_FINISHED with success.
+	RunFinished RunStatus = 2
+	// RunInterrupted: RUN_FINISHED with an interrupt.
+	RunInterrupted RunStatus = 3
+	// RunCancelled: RUN_FINISHED, cancelled.
+	RunCancelled RunStatus = 4
+	// RunFailed: RUN_ERROR, or a protocol violation.
+	RunFailed RunStatus = 5
+	// RunTruncated: the run never got its terminal event.
+	RunTruncated RunStatus = 6
+)
+
+// Run is the row of one run.
+type Run struct {
+	RunID string
+	// Ordinal counts a thread's runs from 1.
+	Ordinal int64
+	// StreamID is the producer stream the run's events came in.
+	StreamID string
+	// ParentRunID is empty if there is none.
+	ParentRunID string
+	// InputHash identifies what StartRun was called with; zero for a run opened by its RUN_STARTED.
+	InputHash [32]byte
+	// Fence is the token the run was granted.
+	Fence uint64
+	// FirstVersion is the version of the run's first entry. FirstOffset is the offset of its first event.
+	FirstVersion uint64
+	FirstOffset  uint64
+
+	// What follows changes while the run goes on.
+
+	Status RunStatus
+	// LastVersion is the version of the run's last entry, 0 while it is active.
+	LastVersion uint64
+	// NextOffset is the offset after the run's last event; up to date only when the run is over.
+	NextOffset uint64
+	// ProtocolVersion, Outcome, Result, Usage and Error are JSON texts, nil when absent. Error is an object with
+	// "message" and "code".
+	ProtocolVersion, Outcome, Result, Usage, Error agui.Value
+	// Warnings is the number of warnings the run raised.
+	Warnings int64
+
+	// StartedAt and EndedAt are by the database's clock and set on reading; EndedAt is zero while the run is active.
+	StartedAt, EndedAt time.Time
+}
+
+// Warning is one row of the ledger of what was dropped, stripped, translated or not applied, and of violations.
+type Warning struct {
+	// Version is the thread's version after the event.
+	Version uint64
+	RunID   string
+	Offset  uint64
+	agui.Warning
+	// Fatal marks a violation.
+	Fatal bool
+	// Ordinal tells apart the warnings of one version.
+	Ordinal int32
+	// RaisedAt is set on reading, and so is RemovedBytes, the length of the removed text as it was: Removed is cut if it
+	// was longer than MaxRemovedBytes.
+	RaisedAt     time.Time
+	RemovedBytes int64
+}
+
+// WarningPlace is a place in a thread's ledger.
+type WarningPlace struct {
+	Version uint64
+	Ordinal int32
+}
+
+// ThreadQuery selects a tenant's threads.
+type ThreadQuery struct {
+	Tenant string
+	// Labels must all be among the thread's.
+	Labels []string
+	// Before, with BeforeKey, is the place after which the page starts; zero for the first page.
+	Before    time.Time
+	BeforeKey Key
+	Limit     int
+}

@@ -1,0 +1,46 @@
+// Package storetest holds what every store must do, as one suite, an in-memory model that passes it, and databases for
+// tests.
+package storetest
+
+import (
+	"testing"
+
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// Run runs the suite. open returns an empty store of the given test's own and sees to its end; it is called in parallel.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	for name, test := range map[string]func(*testing.T, store.Store){
+		"append then read":              testAppend,
+		"head":                          testHead,
+		"not found":                     testNotFound,
+		"conflicts":                     testConflicts,
+		"conflict isolation in a group": testConflictIsolation,
+		"duplicate run":                 testDuplicateRun,
+		"invalid commits":               testInvalid,
+		"concurrent creates":            testConcurrentCreates,
+		"concurrent appends":            testConcurrentAppends,
+		"groups in opposite order":      testOppositeGroups,
+		"lease":                         testLease,
+		"values are kept":               testValuesKept,
+		"large values":                  testLargeValues,
+		"runs":                          testRuns,
+		"fold":                          testFold,
+		"state patches":                 testStatePatches,
+		"input of the last run":         testInput,
+		"log pages":                     testLogPages,
+		"stream lookup":                 testStream,
+		"warnings":                      testWarnings,
+		"list threads":                  testThreads,
+		"list threads by label":         testLabels,
+		"metadata":                      testMetadata,
+		"delete":                        testDelete,
+		"tenants":                       testTenants,
+		"ended context":                 testEndedContext,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
