@@ -134,3 +134,11 @@ func (w *writer) object() []byte {
 
 // Text decodes a JSON string for showing it to people: lone surrogates become U+FFFD. What is no string gives "".
 func Text(literal Value) string { return strings.ToValidUTF8(unquote(literal), "\uFFFD") }
+
+// CheckJSON returns an error unless text is one JSON value that nests no deeper than maxDepth.
+func CheckJSON(text []byte, maxDepth int) error {
+	if v := checkJSON(text, maxDepth); v != nil {
+		return v
+	}
+	return nil
+}

@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
@@ -26,7 +28,7 @@ func (s *Service) AppendEvents(stream threadsvcv1.ThreadService_AppendEventsServ
 	go func() {
 		defer s.streams.Done()
 		defer close(answers)
-		received <- s.receive(ctx, stream, answers)
+		received <- s.receiveSafely(ctx, stream, answers)
 	}()
 	for {
 		select {
@@ -49,6 +51,16 @@ func (s *Service) streamStatus(err error) error {
 		return nil
 	}
 	return statusOf(err, s.cfg.Logger).Err()
+}
+
+// receiveSafely is receive, where a panic ends the stream and not the server.
+func (s *Service) receiveSafely(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("service: panic while receiving: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return s.receive(ctx, stream, answers)
 }
 
 // receive folds the stream's batches until it ends or the context does. It returns io.EOF when the producer is done.

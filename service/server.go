@@ -1,0 +1,171 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+)
+
+// ServerConfig is what a Server can be told. Zero fields mean the defaults.
+type ServerConfig struct {
+	// MaxRequestBytes bounds one request message.
+	MaxRequestBytes int
+	// DrainTimeout bounds how long a shutdown waits for calls that are under way.
+	DrainTimeout time.Duration
+	// HealthInterval is how often readiness is looked at.
+	HealthInterval time.Duration
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	orElse(&c.MaxRequestBytes, 32<<20)
+	orElse(&c.DrainTimeout, 20*time.Second)
+	orElse(&c.HealthInterval, 2*time.Second)
+	return c
+}
+
+// Server is the gRPC server of a Service, with health, reflection, and connections that survive NAT.
+type Server struct {
+	cfg     ServerConfig
+	service *Service
+	grpc    *grpc.Server
+	health  *health.Server
+}
+
+// NewServer returns a server for a service. Serve runs it.
+func NewServer(s *Service, cfg ServerConfig) *Server {
+	cfg = cfg.withDefaults()
+	v := &Server{cfg: cfg, service: s, health: health.NewServer()}
+	v.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes),
+		grpc.MaxConcurrentStreams(10_000),
+		// Windows are fixed, so that a connection holds no more than this of what nobody has read yet.
+		grpc.InitialWindowSize(1<<20),
+		grpc.InitialConnWindowSize(4<<20),
+		// A minute is below what NAT gateways and load balancers commonly forget idle connections after.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(v.recoverUnary),
+		grpc.StreamInterceptor(v.recoverStream),
+		grpc.WaitForHandlers(true),
+	)
+	threadsvcv1.RegisterThreadServiceServer(v.grpc, s)
+	grpc_health_v1.RegisterHealthServer(v.grpc, v.health)
+	reflection.Register(v.grpc)
+	return v
+}
+
+// Serve accepts connections until the context ends, and then stops in steps: readiness goes down, the streams are told
+// to end, calls under way are waited for, and what is left after the drain timeout is cut off. It owns the listener, and
+// returns when nothing of the server runs any more.
+func (v *Server) Serve(ctx context.Context, listener net.Listener) error {
+	watch, stopWatching := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		v.watchHealth(watch)
+	}()
+	served := make(chan error, 1)
+	go func() { served <- v.grpc.Serve(listener) }()
+	var err error
+	select {
+	case err = <-served:
+		stopWatching()
+	case <-ctx.Done():
+		stopWatching()
+		v.stop()
+		err = <-served
+	}
+	<-watched
+	if errors.Is(err, grpc.ErrServerStopped) {
+		err = nil
+	}
+	return err
+}
+
+// stop drains the server. GracefulStop alone never returns while an idle stream is open.
+func (v *Server) stop() {
+	v.health.Shutdown()
+	v.service.Drain()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		v.grpc.GracefulStop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(v.cfg.DrainTimeout):
+		v.grpc.Stop()
+		<-stopped
+	}
+}
+
+// watchHealth keeps readiness true to whether the store can serve.
+func (v *Server) watchHealth(ctx context.Context) {
+	ticker := time.NewTicker(v.cfg.HealthInterval)
+	defer ticker.Stop()
+	serving := false
+	v.setServing(false)
+	for {
+		pingCtx, cancel := context.WithTimeout(ctx, v.cfg.HealthInterval)
+		err := v.service.store.Ping(pingCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if ok := err == nil; ok != serving {
+			serving = ok
+			v.setServing(ok)
+			if ok {
+				v.service.cfg.Logger.Info("ready")
+			} else {
+				v.service.cfg.Logger.Warn("not ready", "error", err)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// setServing publishes readiness, for the server as a whole and for its service.
+func (v *Server) setServing(ok bool) {
+	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if ok {
+		state = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	v.health.SetServingStatus("", state)
+	v.health.SetServingStatus(threadsvcv1.ThreadService_ServiceDesc.ServiceName, state)
+}
+
+func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	defer v.recovered(info.FullMethod, &err)
+	return handler(ctx, req)
+}
+
+func (v *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer v.recovered(info.FullMethod, &err)
+	return handler(srv, stream)
+}
+
+// recovered turns a panic of a handler into an internal error, so that one call cannot take the server down.
+func (v *Server) recovered(method string, err *error) {
+	if r := recover(); r != nil {
+		v.service.cfg.Logger.Error("panic", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "internal error")
+	}
+}
