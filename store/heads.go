@@ -21,7 +21,7 @@ WITH input AS (
         AS i (thread_key, expect_version, expect_fence, version, log_hash, fence, stream_id,
               next_offset, active_run, lease_ttl_ms, run_started, runs)
 ), locked AS MATERIALIZED (
-    SELECT t.thread_key FROM threads t JOIN input i ON t.thread_key = i.thread_key
+    SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
     ORDER BY t.thread_key FOR NO KEY UPDATE OF t
 ), heads AS (
     UPDATE threads t
@@ -36,7 +36,7 @@ WITH input AS (
         END,
         last_run_at = CASE WHEN i.run_started THEN now() ELSE t.last_run_at END,
         runs = i.runs
-    FROM input i JOIN locked l ON l.thread_key = i.thread_key
+    FROM locked i
     WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence
     RETURNING t.thread_key, t.lease_expires_at
 )`

@@ -81,29 +81,42 @@ func (p *Postgres) Log(ctx context.Context, key Key, from uint64, maxBytes int) 
 	return query(ctx, p, scanSegment, sqlLog, uuid(key), bigint(from), int64(maxBytes))
 }
 
-// sqlStream needs no index of its own. The runs of a stream bound its versions: from after the run before it to the run
-// after it. Within them versions and offsets grow together, so the first segment wanted is the last that begins at or
-// before $3, sought from the end because re-sent offsets are recent; reading stops at the first that begins at or after $4.
+// sqlStream needs no index of its own. The runs of a stream bound its versions: from the first run's start, and what the
+// stream brought just before it, to the start of the run after. Within them versions and offsets grow together, so the last
+// segment that begins at or before $3 is found by bisection over the primary key; reading stops at the first segment that
+// begins at or after $4.
 const sqlStream = `
-WITH bounds AS (
-    SELECT coalesce((SELECT r.first_version FROM runs r WHERE r.thread_key = $1 AND r.ordinal = x.first - 1), 0) AS low,
-           coalesce((SELECT r.first_version FROM runs r WHERE r.thread_key = $1 AND r.ordinal = x.last + 1),
-                    9223372036854775807) AS high
-    FROM (SELECT min(ordinal) AS first, max(ordinal) AS last FROM runs WHERE thread_key = $1 AND stream_id = $2) x
+WITH RECURSIVE ordinals AS (
+    SELECT min(ordinal) AS first, max(ordinal) AS last FROM runs WHERE thread_key = $1 AND stream_id = $2
+), started AS (
+    SELECT r.first_version AS version FROM runs r
+    WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.first FROM ordinals o)
+), bounds AS (
+    SELECT coalesce((SELECT s.first_version + 1 FROM log_segments s
+                     WHERE s.thread_key = $1 AND s.first_version < (SELECT version FROM started) AND s.stream_id <> $2
+                     ORDER BY s.first_version DESC LIMIT 1), 0) AS low,
+           coalesce((SELECT r.first_version FROM runs r
+                     WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.last + 1 FROM ordinals o)),
+                    (SELECT t.version + 1 FROM threads t WHERE t.thread_key = $1), 0) AS high
+), bisection AS (
+    SELECT low, high FROM bounds
+    UNION ALL
+    SELECT CASE WHEN n.first_offset <= $3 THEN n.first_version ELSE b.low END,
+           CASE WHEN n.first_offset <= $3 THEN b.high ELSE b.low + (b.high - b.low) / 2 END
+    FROM bisection b LEFT JOIN LATERAL (
+        SELECT s.first_version, s.first_offset FROM log_segments s
+        WHERE s.thread_key = $1 AND s.first_version >= b.low + (b.high - b.low) / 2 AND s.first_version < b.high
+          AND s.stream_id = $2 AND s.next_offset > s.first_offset
+        ORDER BY s.first_version LIMIT 1) n ON true
+    WHERE b.high - b.low > 1
 ), first AS (
-    SELECT coalesce((
-        SELECT s.first_version FROM log_segments s, bounds b
-        WHERE s.thread_key = $1 AND s.first_version >= b.low AND s.first_version < b.high
-          AND s.stream_id = $2 AND s.first_offset <= $3 AND s.next_offset > s.first_offset
-        ORDER BY s.first_version DESC LIMIT 1), b.low) AS version
-    FROM bounds b
+    SELECT max(low) AS version FROM bisection
 ), last AS (
-    SELECT coalesce((
-        SELECT s.first_version FROM log_segments s, bounds b, first f
-        WHERE s.thread_key = $1 AND s.first_version >= f.version AND s.first_version < b.high
-          AND s.stream_id = $2 AND s.first_offset >= $4
-        ORDER BY s.first_version LIMIT 1), b.high) AS version
-    FROM bounds b
+    SELECT coalesce((SELECT s.first_version FROM log_segments s
+                     WHERE s.thread_key = $1 AND s.first_version >= (SELECT version FROM first)
+                       AND s.first_version < (SELECT high FROM bounds) AND s.stream_id = $2 AND s.first_offset >= $4
+                     ORDER BY s.first_version LIMIT 1),
+                    (SELECT high FROM bounds)) AS version
 )` + sqlLogColumns + `
 WHERE s.thread_key = $1 AND s.first_version >= (SELECT version FROM first) AND s.first_version < (SELECT version FROM last)
   AND s.stream_id = $2 AND s.first_offset < $4 AND s.next_offset > greatest($3, s.first_offset)

@@ -1,0 +1,50 @@
+# The two commands of the README do all the set-up: they install Postgres' binaries where they are missing, and nothing
+# else outside this folder.
+
+.PHONY: demo test race fuzz vet proto proto-lint crash compare bench-state
+
+demo: postgres
+	go run ./cmd/threadsvc demo
+
+test: postgres
+	go test ./...
+
+# Postgres' binaries, through the system's package manager if they are missing; says so first.
+.PHONY: postgres
+postgres:
+	@sh scripts/install-postgres.sh
+
+vet:
+	go vet ./...
+
+race: postgres
+	go test -race -short ./agui/... ./store ./store/storetest ./service
+
+FUZZTIME ?= 15s
+fuzz:
+	go test ./agui/jsondoc -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
+	go test ./agui/jsondoc -run '^$$' -fuzz FuzzPatch -fuzztime $(FUZZTIME)
+	go test ./agui -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
+	go test ./agui -run '^$$' -fuzz FuzzPipeline -fuzztime $(FUZZTIME)
+
+# A million random patches against github.com/evanphx/json-patch; takes minutes.
+.PHONY: differential
+differential:
+	go test ./agui/jsondoc -v -run TestDifferential -differential.patches=1000000 -timeout 30m
+
+# 100 kills of the server and 20 of Postgres under load; takes minutes.
+crash: postgres
+	go test ./service -v -run TestCrash -crash.kills=100 -crash.dbkills=20 -timeout 60m
+
+# Cost of one event by the size of the state, and by the length of the message.
+bench-state:
+	go test ./agui -run '^$$' -bench 'StateDelta|Token' -benchtime 2000x
+
+# The contract: buf (npm i -g @bufbuild/buf) works offline; the generators are this module's own tools.
+proto:
+	buf lint
+	buf generate
+
+proto-lint:
+	buf lint
+	buf format --diff --exit-code --exclude-path proto/google
