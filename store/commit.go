@@ -174,6 +174,9 @@ func (c *Commit) weight() int {
 		for _, m := range c.Fold.Upserts {
 			size += len(m.Body)
 		}
+		for _, p := range c.Fold.State.Patches {
+			size += len(p.Patch)
+		}
 	}
 	return size
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // sqlHeads is the compare and update of heads, as two common table expressions. Rows are locked in the order of their
@@ -97,7 +98,7 @@ func collectWritten(into *[]written) func(pgx.Rows) error {
 }
 
 // appendSegments writes commits that have nothing but segments and returns the heads that matched.
-func appendSegments(ctx context.Context, db execer, commits []*Commit) (heads []written, err error) {
+func appendSegments(ctx context.Context, db *pgxpool.Pool, commits []*Commit) (heads []written, err error) {
 	rows, err := db.Query(ctx, sqlAppend, append(headArgs(commits), segmentArgs(commits)...)...)
 	if err != nil {
 		return nil, err

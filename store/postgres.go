@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/threadsvc/threadsvc/migrations"
@@ -22,7 +22,7 @@ type Options struct {
 	// Behind PgBouncer in transaction mode add default_query_exec_mode=exec: prepared statements do not outlive a
 	// transaction there. Nothing else here depends on the state of a database session.
 	URL string
-	// MaxConns bounds the connections; 0 means 16. A call beyond waits for one, within its context.
+	// MaxConns bounds the connections, whatever pool_max_conns in the URL says; 0 means 16. A call beyond waits for one, within its context.
 	MaxConns int32
 	// ConnectTimeout bounds the making of one connection if the URL sets no connect_timeout; 0 means 5 s.
 	ConnectTimeout time.Duration
@@ -51,7 +51,7 @@ func Open(ctx context.Context, opts Options) (*Postgres, error) {
 		config.MaxConns = opts.MaxConns
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = cmpOr(opts.ConnectTimeout, 5*time.Second)
+		config.ConnConfig.ConnectTimeout = cmp.Or(opts.ConnectTimeout, 5*time.Second)
 	}
 	config.ConnConfig.Tracer = opts.tracer
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -127,17 +127,4 @@ func queryOne[T any](ctx context.Context, p *Postgres, scan pgx.RowToFunc[T], sq
 		return one, ErrNotFound
 	}
 	return all[0], nil
-}
-
-// execer is what both a transaction and the pool can do.
-type execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-func cmpOr(a, b time.Duration) time.Duration {
-	if a > 0 {
-		return a
-	}
-	return b
 }

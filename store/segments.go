@@ -92,9 +92,11 @@ WITH RECURSIVE ordinals AS (
     SELECT r.first_version AS version FROM runs r
     WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.first FROM ordinals o)
 ), bounds AS (
-    SELECT coalesce((SELECT s.first_version + 1 FROM log_segments s
-                     WHERE s.thread_key = $1 AND s.first_version < (SELECT version FROM started) AND s.stream_id <> $2
-                     ORDER BY s.first_version DESC LIMIT 1), 0) AS low,
+    SELECT coalesce((SELECT max(p.first_version) + 1 FROM (
+                         SELECT s.first_version, s.stream_id FROM log_segments s
+                         WHERE s.thread_key = $1 AND s.first_version < (SELECT version FROM started)
+                         ORDER BY s.first_version DESC LIMIT 16) p
+                     WHERE p.stream_id <> $2), 0) AS low,
            coalesce((SELECT r.first_version FROM runs r
                      WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.last + 1 FROM ordinals o)),
                     (SELECT t.version + 1 FROM threads t WHERE t.thread_key = $1), 0) AS high

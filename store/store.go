@@ -13,8 +13,9 @@ import (
 // Store keeps threads. Its methods are safe for concurrent use, hold no locks between calls, and obey the deadline of
 // their context. Reads see committed data only, each in one snapshot.
 //
-// Errors: ErrNotFound, ErrConflict, ErrDuplicate and ErrUnavailable (all to be tested with errors.Is); anything else is
-// a fault of the program or the data.
+// Errors: ErrNotFound, ErrConflict, ErrDuplicate and ErrUnavailable (all to be tested with errors.Is). ErrInvalid and
+// ErrCorrupt, and anything else, are a fault of the program or the data. Offsets and versions beyond those stored, and
+// identifiers nobody used, find nothing; identifiers must be valid UTF-8 without NUL.
 type Store interface {
 	// Commit writes the commits, each of another thread, in as few transactions as possible, and returns one result
 	// for each, in the same order. A commit is all or nothing. One that fails does not keep the others from being

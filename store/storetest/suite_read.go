@@ -97,6 +97,18 @@ func testStream(t *testing.T, s store.Store) {
 		}
 		must(t, s, w.finish(run+":end"))
 	}
+	for run, early := range map[string]int{"r5": 3, "r6": 40} { // events before the run's start, without a run
+		w.stream, w.next = run, 0
+		for i := range early {
+			must(t, s, w.commit(fmt.Sprint(run, ":", i)))
+		}
+		late := w.start(run, `{}`)
+		w.next = uint64(early)
+		late.Opened[0].FirstOffset, late.Segments[0].FirstOffset, late.Segments[0].NextOffset = w.next, w.next, w.next
+		must(t, s, w.head(late))
+		must(t, s, w.commit(fmt.Sprint(run, ":", early)))
+		must(t, s, w.finish(run+":end"))
+	}
 	for _, test := range []struct {
 		stream   string
 		from, to uint64
@@ -112,6 +124,11 @@ func testStream(t *testing.T, s store.Store) {
 		{"r2", 1 << 63, 1<<64 - 1, ""},
 		{"r3", 0, 2, "r3:0 r3:1"},
 		{"r4", 0, 100, ""},
+		{"r5", 0, 2, "r5:0 r5:1"},
+		{"r5", 2, 5, "r5:2 r5:3 r5:end"},
+		{"r6", 0, 2, "r6:0 r6:1"},
+		{"r6", 20, 21, "r6:20"},
+		{"r6", 39, 42, "r6:39 r6:40 r6:end"},
 	} {
 		segments := ok[[]store.Segment](t)(s.Stream(t.Context(), w.key, test.stream, test.from, test.to))
 		if got := strings.Join(payloads(t, segments), " "); got != test.want {
