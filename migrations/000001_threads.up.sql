@@ -88,7 +88,8 @@ ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
 -- Finds the runs, and with them the versions, of a producer stream. It costs a run's start and nothing else.
 CREATE INDEX runs_by_stream ON runs (thread_key, stream_id, ordinal);
 
--- The log, in segments: the entries of one run that were committed together. Rows never change.
+-- The log, in segments: the entries of one run that were committed together. Codec 2 and 3 are 0 and 1 with large
+-- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes.
 CREATE TABLE log_segments (
     thread_key    uuid        NOT NULL,
     first_version bigint      NOT NULL,
@@ -99,15 +100,31 @@ CREATE TABLE log_segments (
     next_offset   bigint      NOT NULL,
     codec         smallint    NOT NULL,
     entries       bytea       NOT NULL,
+    size          bigint      NOT NULL,
     committed_at  timestamptz NOT NULL DEFAULT now(),
 
     CONSTRAINT log_segments_pkey PRIMARY KEY (thread_key, first_version),
     CONSTRAINT log_segments_versions_valid CHECK (first_version >= 1 AND last_version >= first_version),
     CONSTRAINT log_segments_offsets_valid CHECK (first_offset >= 0 AND next_offset >= first_offset),
-    CONSTRAINT log_segments_codec_valid CHECK (codec BETWEEN 0 AND 1)
+    CONSTRAINT log_segments_codec_valid CHECK (codec BETWEEN 0 AND 3),
+    CONSTRAINT log_segments_size_valid CHECK (size >= 0)
 );
 
 ALTER TABLE log_segments ALTER COLUMN entries SET STORAGE EXTERNAL;
+
+-- Chunks of large payloads of the log, each kept once for a thread, by content. Rows never change.
+CREATE TABLE contents (
+    thread_key uuid     NOT NULL,
+    hash       bytea    NOT NULL,
+    codec      smallint NOT NULL,
+    body       bytea    NOT NULL,
+
+    CONSTRAINT contents_pkey PRIMARY KEY (thread_key, hash),
+    CONSTRAINT contents_hash_valid CHECK (octet_length(hash) = 16),
+    CONSTRAINT contents_codec_valid CHECK (codec BETWEEN 0 AND 1)
+);
+
+ALTER TABLE contents ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- Where the stored fold of a thread stands. The sizes are of the plain texts of the state's base and of its patches.
 CREATE TABLE folds (

@@ -36,7 +36,7 @@ func full() []*store.Commit {
 	change := func(c *store.Commit) *store.Commit {
 		v := c.ExpectVersion + 1
 		c.Version = v
-		c.Segments = []store.Segment{{FirstVersion: v, LastVersion: v, Entries: entry()}}
+		c.Segments = []store.Segment{{FirstVersion: v, LastVersion: v, Entries: largeEntry()}}
 		c.Opened = []store.Run{{RunID: "r2", Ordinal: 2, StreamID: "r2", FirstVersion: v, Status: store.RunActive}}
 		c.Warnings = []store.Warning{{Version: v, Warning: agui.Warning{Code: agui.EventUnknown}}}
 		c.Fold = &agui.Changes{
@@ -61,6 +61,12 @@ func full() []*store.Commit {
 
 func entry() []byte {
 	e := agui.Entry{Kind: agui.KindEvent, Payload: []byte(`{}`)}
+	return e.Append(nil)
+}
+
+// largeEntry is kept by content.
+func largeEntry() []byte {
+	e := agui.Entry{Kind: agui.KindEvent, Payload: []byte(storetest.Noise(1, 5000))}
 	return e.Append(nil)
 }
 

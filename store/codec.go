@@ -10,6 +10,8 @@ import (
 const (
 	codecPlain int16 = 0
 	codecZstd  int16 = 1
+	// codecOutlined is added for segments some of whose payloads are references (outline.go).
+	codecOutlined int16 = 2
 )
 
 const (

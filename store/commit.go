@@ -35,6 +35,7 @@ func (p *Postgres) Commit(ctx context.Context, commits []*Commit) []Result {
 		if results[i].Err = checkMember(c, seen); results[i].Err != nil {
 			continue
 		}
+		c.pack()
 		weight := c.weight()
 		if len(group) == maxGroup || (len(group) > 0 && size+weight > maxGroupBytes) {
 			p.commitGroup(ctx, group)
@@ -82,11 +83,11 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 	}
 	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
-		heads, sizes, err := takeHeads(ctx, tx, commits)
+		taken, err := takeHeads(ctx, tx, commits)
 		if err != nil {
 			return err
 		}
-		return writeRows(ctx, tx, settle(group, heads), sizes)
+		return writeRows(ctx, tx, settle(group, taken.heads), taken)
 	})
 }
 
@@ -109,29 +110,38 @@ func settle(group []member, heads []written) []*Commit {
 	return matched
 }
 
-// takeHeads compares and updates the heads, which locks them, and then reads how the states of the folding ones stand.
-func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) ([]written, map[Key]stateSizes, error) {
-	var heads []written
-	sizes := map[Key]stateSizes{}
+// taken is what is known once the heads are locked: those that matched, how the states of the folding ones stand, and
+// which chunks are kept already.
+type taken struct {
+	heads []written
+	sizes map[Key]stateSizes
+	held  map[chunkName]bool
+}
+
+// takeHeads compares and updates the heads, which locks them, and then reads what the rest of the commits depends on.
+func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) (*taken, error) {
+	t := &taken{sizes: map[Key]stateSizes{}, held: map[chunkName]bool{}}
 	batch := &pgx.Batch{}
-	queueHeads(batch, commits, &heads)
+	queueHeads(batch, commits, &t.heads)
 	if folding := foldingOf(commits); len(folding) > 0 {
-		queueStateSizes(batch, folding, sizes)
+		queueStateSizes(batch, folding, t.sizes)
 	}
-	return heads, sizes, tx.SendBatch(ctx, batch).Close()
+	queueHeldContents(batch, commits, t.held)
+	return t, tx.SendBatch(ctx, batch).Close()
 }
 
 // writeRows writes everything but the heads.
-func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, sizes map[Key]stateSizes) error {
+func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, t *taken) error {
 	if len(commits) == 0 {
 		return nil
 	}
 	folding := foldingOf(commits)
-	plan, err := planStates(ctx, tx, folding, sizes)
+	plan, err := planStates(ctx, tx, folding, t.sizes)
 	if err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
+	queueContents(batch, commits, t.held)
 	queueSegments(batch, commits)
 	queueRuns(batch, commits)
 	queueFolds(batch, folding, plan)
@@ -153,7 +163,7 @@ func foldingOf(commits []*Commit) (folding []*Commit) {
 
 func onlySegments(commits []*Commit) bool {
 	for _, c := range commits {
-		if c.Create != nil || c.Fold != nil || len(c.Opened)+len(c.Updated)+len(c.Warnings) > 0 {
+		if c.Create != nil || c.Fold != nil || len(c.Opened)+len(c.Updated)+len(c.Warnings)+len(c.chunks) > 0 {
 			return false
 		}
 	}

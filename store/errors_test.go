@@ -38,6 +38,7 @@ func TestClassify(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "runs_run_id_unique"}, store.ErrDuplicate, false, false},
 		{&pgconn.PgError{Code: "23505", ConstraintName: "runs_pkey"}, nil, false, false},
 		{io.ErrUnexpectedEOF, store.ErrUnavailable, false, true},
+		{fmt.Errorf("wrapped: %w", pgconn.ErrConnClosed), store.ErrUnavailable, false, true},
 		{context.DeadlineExceeded, store.ErrUnavailable, false, false},
 		{context.Canceled, store.ErrUnavailable, false, false},
 		{store.ErrNotFound, store.ErrNotFound, false, false},

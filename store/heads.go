@@ -48,12 +48,12 @@ SELECT thread_key, lease_expires_at, now() FROM heads`
 // sqlAppend is the whole of a group of commits that bring segments and nothing else: one statement, one round trip.
 const sqlAppend = sqlHeads + `, segments AS (
     INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
-                              first_offset, next_offset, codec, entries)
+                              first_offset, next_offset, codec, entries, size)
     SELECT s.thread_key, s.first_version, s.last_version, s.run_id, s.stream_id,
-           s.first_offset, s.next_offset, s.codec, s.entries
+           s.first_offset, s.next_offset, s.codec, s.entries, s.size
     FROM unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::text[], $17::text[],
-                $18::bigint[], $19::bigint[], $20::smallint[], $21::bytea[])
-        AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries)
+                $18::bigint[], $19::bigint[], $20::smallint[], $21::bytea[], $22::bigint[])
+        AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)
     JOIN heads h ON h.thread_key = s.thread_key
 )
 SELECT thread_key, lease_expires_at, now() FROM heads`

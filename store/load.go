@@ -57,6 +57,11 @@ func (p *Postgres) Load(ctx context.Context, key Key) (*Loaded, error) {
 	if len(l.heads) == 0 {
 		return nil, ErrNotFound
 	}
+	for _, segments := range [][]Segment{l.tail, l.inputs} {
+		if err := p.inlineAll(ctx, key, segments); err != nil {
+			return nil, err
+		}
+	}
 	if l.fold.State, err = l.state[key].value(); err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func isUnavailable(err error) bool {
 		return true
 	}
 	return endOfTime(err) || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, puddle.ErrClosedPool)
+		errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, puddle.ErrClosedPool)
 }
 
 func endOfTime(err error) bool {

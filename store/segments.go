@@ -8,33 +8,29 @@ import (
 
 const sqlInsertSegments = `
 INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
-                          first_offset, next_offset, codec, entries)
-SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries
+                          first_offset, next_offset, codec, entries, size)
+SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
-            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[])
-    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries)`
+            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[], $10::bigint[])
+    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)`
 
 func queueSegments(batch *pgx.Batch, commits []*Commit) {
-	args := segmentArgs(commits)
-	batch.Queue(sqlInsertSegments, args...)
+	batch.Queue(sqlInsertSegments, segmentArgs(commits)...)
 }
 
 func segmentArgs(commits []*Commit) []any {
-	rows := rowsOf(commits, func(c *Commit) []Segment { return c.Segments })
-	codecs, entries := make([]int16, len(rows)), make([][]byte, len(rows))
-	for i, r := range rows {
-		codecs[i], entries[i] = pack(r.row.Entries)
-	}
+	rows := rowsOf(commits, func(c *Commit) []packedSegment { return c.packed })
 	return []any{
 		keys(rows),
-		column(rows, func(s of[Segment]) int64 { return bigint(s.row.FirstVersion) }),
-		column(rows, func(s of[Segment]) int64 { return bigint(s.row.LastVersion) }),
-		column(rows, func(s of[Segment]) string { return s.row.RunID }),
-		column(rows, func(s of[Segment]) string { return s.row.StreamID }),
-		column(rows, func(s of[Segment]) int64 { return bigint(s.row.FirstOffset) }),
-		column(rows, func(s of[Segment]) int64 { return bigint(s.row.NextOffset) }),
-		codecs,
-		entries,
+		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.FirstVersion) }),
+		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.LastVersion) }),
+		column(rows, func(s of[packedSegment]) string { return s.row.RunID }),
+		column(rows, func(s of[packedSegment]) string { return s.row.StreamID }),
+		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.FirstOffset) }),
+		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.NextOffset) }),
+		column(rows, func(s of[packedSegment]) int16 { return s.row.codec }),
+		column(rows, func(s of[packedSegment]) []byte { return s.row.packed }),
+		column(rows, func(s of[packedSegment]) int64 { return int64(len(s.row.Entries)) }),
 	}
 }
 
@@ -50,14 +46,15 @@ func scanSegment(row pgx.CollectableRow) (s Segment, err error) {
 	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &codec, &stored,
 		&s.CommittedAt)
 	s.CommittedAt = s.CommittedAt.UTC()
-	s.Entries, s.Err = unpack(codec, stored)
+	s.outlined = codec&codecOutlined != 0
+	s.Entries, s.Err = unpack(codec&^codecOutlined, stored)
 	return s, err
 }
 
 // sqlLog walks from segment to segment, so that it reads no further than the size asks for.
 const sqlLog = `
 WITH RECURSIVE walk AS (
-    (SELECT s.first_version, s.last_version, octet_length(s.entries)::bigint AS size
+    (SELECT s.first_version, s.last_version, s.size
      FROM log_segments s
      WHERE s.thread_key = $1 AND s.last_version >= $2
        AND s.first_version >= coalesce((SELECT max(b.first_version) FROM log_segments b
@@ -66,7 +63,7 @@ WITH RECURSIVE walk AS (
     UNION ALL
     SELECT n.first_version, n.last_version, w.size + n.size
     FROM walk w CROSS JOIN LATERAL (
-        SELECT s.first_version, s.last_version, octet_length(s.entries)::bigint AS size
+        SELECT s.first_version, s.last_version, s.size
         FROM log_segments s
         WHERE s.thread_key = $1 AND s.first_version > w.last_version
         ORDER BY s.first_version LIMIT 1) n
@@ -76,9 +73,18 @@ JOIN walk w ON w.first_version = s.first_version
 WHERE s.thread_key = $1
 ORDER BY s.first_version`
 
-// Log implements Store. Stored sizes are those of the compressed entries.
+// Log implements Store.
 func (p *Postgres) Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error) {
-	return query(ctx, p, scanSegment, sqlLog, uuid(key), bigint(from), int64(maxBytes))
+	return p.segments(ctx, key, sqlLog, uuid(key), bigint(from), int64(maxBytes))
+}
+
+// segments reads segments with everything they refer to.
+func (p *Postgres) segments(ctx context.Context, key Key, sql string, args ...any) ([]Segment, error) {
+	segments, err := query(ctx, p, scanSegment, sql, args...)
+	if err == nil {
+		err = p.inlineAll(ctx, key, segments)
+	}
+	return segments, err
 }
 
 // sqlStream needs no index of its own. The runs of a stream bound its versions: from the first run's start, and what the
@@ -126,5 +132,5 @@ ORDER BY s.first_version`
 
 // Stream implements Store.
 func (p *Postgres) Stream(ctx context.Context, key Key, streamID string, from, to uint64) ([]Segment, error) {
-	return query(ctx, p, scanSegment, sqlStream, uuid(key), streamID, bigint(from), bigint(to))
+	return p.segments(ctx, key, sqlStream, uuid(key), streamID, bigint(from), bigint(to))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store/content"
 )
 
 // Store keeps threads. Its methods are safe for concurrent use, hold no locks between calls, and obey the deadline of
@@ -41,8 +42,8 @@ type Store interface {
 	// Warnings lists a thread's warnings in the order they were raised: those after the given place, at most limit.
 	Warnings(ctx context.Context, key Key, after WarningPlace, limit int) ([]Warning, error)
 
-	// Log reads segments of a thread's log in order: those with entries at or after version from, until their stored
-	// size exceeds maxBytes. At least one segment is returned if there is one.
+	// Log reads segments of a thread's log in order: those with entries at or after version from, until the size of
+	// their entries exceeds maxBytes. At least one segment is returned if there is one.
 	Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error)
 
 	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
@@ -126,6 +127,9 @@ type Commit struct {
 	// Fold, if set, brings the stored fold up to Version.
 	Fold     *agui.Changes
 	Warnings []Warning
+
+	packed []packedSegment         // Segments as Postgres stores them
+	chunks map[content.Hash][]byte // what they refer to
 }
 
 // NewThread is what is fixed when a thread is made.
@@ -153,6 +157,8 @@ type Segment struct {
 	// they cannot be read.
 	Entries []byte
 	Err     error
+
+	outlined bool // Entries still has references in place of large payloads
 	// CommittedAt is set on reading.
 	CommittedAt time.Time
 }

@@ -97,6 +97,7 @@ var sqlDelete = []string{
 	`DELETE FROM messages WHERE thread_key = $1`,
 	`DELETE FROM folds WHERE thread_key = $1`,
 	`DELETE FROM log_segments WHERE thread_key = $1`,
+	`DELETE FROM contents WHERE thread_key = $1`,
 	`DELETE FROM runs WHERE thread_key = $1`,
 	`DELETE FROM threads WHERE thread_key = $1`,
 }

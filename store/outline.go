@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store/content"
+)
+
+// Agents commonly restate the whole conversation and the whole state at the end of each run. So that this costs what has
+// changed since the last time, the log does not hold large payloads itself: it refers to chunks that are kept once for
+// each thread, by content. Reading gives back the very same bytes.
+
+// minOutlined is the size from which a payload is kept by content.
+const minOutlined = 4 << 10
+
+// flagOutlined marks, in the stored form of entries only, a payload that is a reference. It is none of agui's flags.
+const flagOutlined agui.Flags = 1 << 7
+
+// packedSegment is a segment in the form it is stored in.
+type packedSegment struct {
+	Segment
+	codec  int16
+	packed []byte
+}
+
+// pack puts the commit's segments into the form they are stored in, with the chunks they refer to.
+func (c *Commit) pack() {
+	if c.packed != nil || len(c.Segments) == 0 {
+		return
+	}
+	c.packed, c.chunks = make([]packedSegment, len(c.Segments)), map[content.Hash][]byte{}
+	for i, segment := range c.Segments {
+		entries, outlined := outline(segment.Entries, c.chunks)
+		codec, packed := pack(entries)
+		if outlined {
+			codec |= codecOutlined
+		}
+		c.packed[i] = packedSegment{segment, codec, packed}
+	}
+}
+
+// outline replaces large payloads by references, and adds the chunks these need.
+func outline(stored []byte, chunks map[content.Hash][]byte) (_ []byte, outlined bool) {
+	if len(stored) < minOutlined {
+		return stored, false
+	}
+	entries, err := agui.DecodeEntries(stored)
+	if err != nil { // stored as it is, to be reported when it is read
+		return stored, false
+	}
+	var short []byte
+	for i := range entries {
+		e := &entries[i]
+		if len(e.Payload) >= minOutlined {
+			ref, needed := content.Put(e.Payload)
+			for hash, chunk := range needed {
+				chunks[hash] = chunk
+			}
+			e.Payload, e.Flags = ref, e.Flags|flagOutlined
+			outlined = true
+		}
+		short = e.Append(short)
+	}
+	if !outlined {
+		return stored, false
+	}
+	return short, true
+}
+
+const sqlHeldContents = `
+SELECT c.thread_key, c.hash FROM contents c
+JOIN unnest($1::uuid[], $2::bytea[]) AS w (thread_key, hash) ON w.thread_key = c.thread_key AND w.hash = c.hash`
+
+const sqlInsertContents = `
+INSERT INTO contents (thread_key, hash, codec, body)
+SELECT thread_key, hash, codec, body
+FROM unnest($1::uuid[], $2::bytea[], $3::smallint[], $4::bytea[]) AS c (thread_key, hash, codec, body)
+ON CONFLICT (thread_key, hash) DO NOTHING`
+
+// chunkName names a chunk of a thread.
+type chunkName struct {
+	key  Key
+	hash content.Hash
+}
+
+// queueHeldContents finds out which of the commits' chunks are kept already.
+func queueHeldContents(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool) {
+	var keys []pgtype.UUID
+	var hashes [][]byte
+	for _, c := range commits {
+		for hash := range c.chunks {
+			keys, hashes = append(keys, uuid(c.Key)), append(hashes, hash[:])
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	batch.Queue(sqlHeldContents, keys, hashes).Query(func(rows pgx.Rows) error {
+		var key pgtype.UUID
+		var hash []byte
+		_, err := pgx.ForEachRow(rows, []any{&key, &hash}, func() error {
+			held[chunkName{key.Bytes, content.Hash(hash)}] = true
+			return nil
+		})
+		return err
+	})
+}
+
+// queueContents inserts the chunks that are new.
+func queueContents(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool) {
+	var keys []pgtype.UUID
+	var hashes, bodies [][]byte
+	var codecs []int16
+	for _, c := range commits {
+		for hash, chunk := range c.chunks {
+			if held[chunkName{c.Key, hash}] {
+				continue
+			}
+			codec, body := pack(chunk)
+			keys, hashes = append(keys, uuid(c.Key)), append(hashes, hash[:])
+			codecs, bodies = append(codecs, codec), append(bodies, body)
+		}
+	}
+	if len(keys) > 0 {
+		batch.Queue(sqlInsertContents, keys, hashes, codecs, bodies)
+	}
+}
+
+const sqlContents = `
+SELECT hash, codec, body FROM contents
+WHERE thread_key = $1 AND hash = ANY ($2::bytea[])`
+
+// inlineAll replaces the references in segments by what they refer to. What cannot be read makes its segment unreadable.
+// The error is that of the database.
+func (p *Postgres) inlineAll(ctx context.Context, key Key, segments []Segment) error {
+	for i := range segments {
+		s := &segments[i]
+		if !s.outlined || s.Err != nil {
+			continue
+		}
+		var dbErr error
+		s.Entries, s.Err = inline(s.Entries, func(hashes []content.Hash) (map[content.Hash][]byte, error) {
+			chunks, err := p.contents(ctx, key, hashes)
+			dbErr = err
+			return chunks, err
+		})
+		if dbErr != nil {
+			return dbErr
+		}
+	}
+	return nil
+}
+
+// inline reverses outline.
+func inline(stored []byte, fetch func([]content.Hash) (map[content.Hash][]byte, error)) ([]byte, error) {
+	entries, err := agui.DecodeEntries(stored)
+	if err != nil {
+		return nil, err
+	}
+	var full []byte
+	for i := range entries {
+		e := &entries[i]
+		if e.Flags&flagOutlined != 0 {
+			if e.Payload, err = content.Get(e.Payload, fetch); err != nil {
+				return nil, err
+			}
+			e.Flags &^= flagOutlined
+		}
+		full = e.Append(full)
+	}
+	return full, nil
+}
+
+// contents reads chunks of a thread.
+func (p *Postgres) contents(ctx context.Context, key Key, hashes []content.Hash) (map[content.Hash][]byte, error) {
+	type chunk struct {
+		hash content.Hash
+		body []byte
+	}
+	names := column(hashes, func(h content.Hash) []byte { return h[:] })
+	rows, err := query(ctx, p, func(row pgx.CollectableRow) (c chunk, err error) {
+		var codec int16
+		var hash []byte
+		if err = row.Scan(&hash, &codec, &c.body); err != nil {
+			return c, err
+		}
+		c.hash = content.Hash(hash)
+		c.body, err = unpack(codec, c.body)
+		return c, err
+	}, sqlContents, uuid(key), names)
+	if err != nil {
+		return nil, err
+	}
+	chunks := make(map[content.Hash][]byte, len(rows))
+	for _, c := range rows {
+		chunks[c.hash] = c.body
+	}
+	return chunks, nil
+}
