@@ -61,6 +61,7 @@ CREATE TABLE runs (
     usage            bytea,
     error            bytea,
     warnings         bigint      NOT NULL,
+    merged           boolean     NOT NULL DEFAULT false,
     started_at       timestamptz NOT NULL DEFAULT now(),
     ended_at         timestamptz,
 
@@ -88,8 +89,12 @@ ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
 -- Finds the runs, and with them the versions, of a producer stream. It costs a run's start and nothing else.
 CREATE INDEX runs_by_stream ON runs (thread_key, stream_id, ordinal);
 
+-- Finds the runs whose segments are to be merged.
+CREATE INDEX runs_unmerged ON runs (thread_key, ordinal) WHERE status <> 1 AND NOT merged;
+
 -- The log, in segments: the entries of one run that were committed together. Codec 2 and 3 are 0 and 1 with large
--- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes.
+-- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but the rows of a run that is
+-- over are merged into larger ones, which then have the times of their parts.
 CREATE TABLE log_segments (
     thread_key    uuid        NOT NULL,
     first_version bigint      NOT NULL,
@@ -102,6 +107,7 @@ CREATE TABLE log_segments (
     entries       bytea       NOT NULL,
     size          bigint      NOT NULL,
     committed_at  timestamptz NOT NULL DEFAULT now(),
+    times         bytea,
 
     CONSTRAINT log_segments_pkey PRIMARY KEY (thread_key, first_version),
     CONSTRAINT log_segments_versions_valid CHECK (first_version >= 1 AND last_version >= first_version),

@@ -36,16 +36,17 @@ func segmentArgs(commits []*Commit) []any {
 
 const sqlLogColumns = `
 SELECT s.first_version, s.last_version, s.run_id, s.stream_id, s.first_offset, s.next_offset, s.codec, s.entries,
-       s.committed_at
+       s.committed_at, s.times
 FROM log_segments s`
 
 // scanSegment reads a segment. One that does not decode has its Err set and is no error: the others can be read.
 func scanSegment(row pgx.CollectableRow) (s Segment, err error) {
 	var codec int16
-	var stored []byte
+	var stored, times []byte
 	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &codec, &stored,
-		&s.CommittedAt)
+		&s.CommittedAt, &times)
 	s.CommittedAt = s.CommittedAt.UTC()
+	s.Times = decodeTimes(times, s.FirstVersion, s.CommittedAt)
 	s.outlined = codec&codecOutlined != 0
 	s.Entries, s.Err = unpack(codec&^codecOutlined, stored)
 	return s, err

@@ -49,6 +49,13 @@ type Store interface {
 	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
 	Stream(ctx context.Context, key Key, streamID string, from, to uint64) ([]Segment, error)
 
+	// Unmerged lists runs that are over and whose segments have not been merged yet, at most limit, in no order.
+	Unmerged(ctx context.Context, limit int) ([]RunPlace, error)
+
+	// Merge joins the segments of a run that is over into few large ones, and returns the size of their plain entries.
+	// It does nothing if the run is merged, or another call is at it.
+	Merge(ctx context.Context, at RunPlace) (int64, error)
+
 	// UpdateMetadata replaces a thread's metadata by what change makes of the present one, in one transaction with the
 	// row locked. change may be called once only and must not block.
 	UpdateMetadata(ctx context.Context, key Key, change func(Metadata) (Metadata, error)) (Head, error)
@@ -159,8 +166,32 @@ type Segment struct {
 	Err     error
 
 	outlined bool // Entries still has references in place of large payloads
-	// CommittedAt is set on reading.
+	// CommittedAt and Times are set on reading: when the segment was committed, and if it was merged of several, when
+	// each part of it was.
 	CommittedAt time.Time
+	Times       []TimeSpan
+}
+
+// TimeSpan is when the versions after those of the span before, up to LastVersion, were committed.
+type TimeSpan struct {
+	LastVersion uint64
+	CommittedAt time.Time
+}
+
+// CommitTime is when one of the segment's versions was committed.
+func (s *Segment) CommitTime(version uint64) time.Time {
+	for _, span := range s.Times {
+		if version <= span.LastVersion {
+			return span.CommittedAt
+		}
+	}
+	return s.CommittedAt
+}
+
+// RunPlace names a run by its thread and its ordinal.
+type RunPlace struct {
+	Key     Key
+	Ordinal int64
 }
 
 // Loaded is a thread as it is stored.

@@ -44,6 +44,14 @@ func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }
 // Close implements store.Store: it does nothing.
 func (m *Memory) Close() {}
 
+// Unmerged implements store.Store: nothing is ever to be merged.
+func (m *Memory) Unmerged(ctx context.Context, _ int) ([]store.RunPlace, error) {
+	return nil, ctx.Err()
+}
+
+// Merge implements store.Store: it does nothing.
+func (m *Memory) Merge(ctx context.Context, _ store.RunPlace) (int64, error) { return 0, ctx.Err() }
+
 // now is a clock as a database's: in microseconds, and never twice the same.
 func (m *Memory) now() time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)

@@ -20,7 +20,12 @@ type DB struct {
 const sqlSchema = `
 DROP SCHEMA IF EXISTS threadsvc_bench CASCADE;
 CREATE SCHEMA threadsvc_bench;
-CREATE TABLE threadsvc_bench.segments (LIKE log_segments INCLUDING ALL);
+CREATE TABLE threadsvc_bench.segments (
+    thread_key uuid NOT NULL, first_version bigint NOT NULL, last_version bigint NOT NULL,
+    run_id text NOT NULL, stream_id text NOT NULL, first_offset bigint NOT NULL, next_offset bigint NOT NULL,
+    codec smallint NOT NULL, entries bytea NOT NULL, size bigint NOT NULL, committed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (thread_key, first_version));
+ALTER TABLE threadsvc_bench.segments ALTER COLUMN entries SET STORAGE EXTERNAL;
 CREATE TABLE threadsvc_bench.naive_events (
     thread_id text NOT NULL, seq bigint NOT NULL, event jsonb NOT NULL, PRIMARY KEY (thread_id, seq));
 CREATE TABLE threadsvc_bench.naive_threads (thread_id text PRIMARY KEY, seq bigint NOT NULL, state jsonb NOT NULL);

@@ -118,13 +118,17 @@ var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true))
 })
 
-// encode returns the stored form of a batch's entries, as the store makes it.
-func (s *segment) encode() (int16, []byte, error) {
-	var plain []byte
+// plain are the batch's log entries.
+func (s *segment) plain() (plain []byte) {
 	for i, event := range s.batch.Events {
 		entry := agui.Entry{Kind: agui.KindEvent, Offset: s.batch.Offset + uint64(i), Payload: event}
 		plain = entry.Append(plain)
 	}
+	return plain
+}
+
+// pack returns the stored form of log entries, as the store makes it.
+func pack(plain []byte) (int16, []byte, error) {
 	if len(plain) <= minCompress {
 		return codecPlain, plain, nil
 	}
@@ -141,28 +145,30 @@ func (s *segment) encode() (int16, []byte, error) {
 // sqlSegments inserts any number of segments. The versions are the offsets plus one.
 const sqlSegments = `
 INSERT INTO threadsvc_bench.segments (thread_key, first_version, last_version, run_id, stream_id,
-                                      first_offset, next_offset, codec, entries)
-SELECT key, first + 1, next, run, run, first, next, codec, entries
-FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bytea[])
-    AS s (key, run, first, next, codec, entries)`
+                                      first_offset, next_offset, codec, entries, size)
+SELECT key, first + 1, next, run, run, first, next, codec, entries, size
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bytea[], $7::bigint[])
+    AS s (key, run, first, next, codec, entries, size)`
 
 // insert commits segments in one transaction of one round trip.
 func insert(ctx context.Context, conn *pgx.Conn, segments []segment, done *Result) error {
 	started := time.Now()
 	keys, runs := make([][16]byte, len(segments)), make([]string, len(segments))
 	first, next := make([]int64, len(segments)), make([]int64, len(segments))
-	codecs, entries := make([]int16, len(segments)), make([][]byte, len(segments))
+	codecs, entries, sizes := make([]int16, len(segments)), make([][]byte, len(segments)), make([]int64, len(segments))
 	for i := range segments {
 		s := &segments[i]
 		keys[i], runs[i] = s.key, s.run
 		first[i] = int64(s.batch.Offset)
 		next[i] = first[i] + int64(len(s.batch.Events))
+		plain := s.plain()
+		sizes[i] = int64(len(plain))
 		var err error
-		if codecs[i], entries[i], err = s.encode(); err != nil {
+		if codecs[i], entries[i], err = pack(plain); err != nil {
 			return err
 		}
 	}
-	if _, err := conn.Exec(ctx, sqlSegments, keys, runs, first, next, codecs, entries); err != nil {
+	if _, err := conn.Exec(ctx, sqlSegments, keys, runs, first, next, codecs, entries, sizes); err != nil {
 		return fmt.Errorf("yardstick: insert segments: %w", err)
 	}
 	took := time.Since(started)

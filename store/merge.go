@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/klauspost/compress/zstd"
+)
+
+// mergedSize is the size, in bytes of plain entries, that merged segments do not exceed.
+const mergedSize = 1 << 20
+
+// merger compresses merged segments: harder than those on the way to an acknowledgement.
+var merger = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true)))
+
+const sqlUnmerged = `
+SELECT thread_key, ordinal FROM runs
+WHERE status <> 1 AND NOT merged
+LIMIT $1`
+
+// Unmerged implements Store. It reads a partial index that holds nothing else.
+func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) {
+	return query(ctx, p, func(row pgx.CollectableRow) (at RunPlace, err error) {
+		var key pgtype.UUID
+		err = row.Scan(&key, &at.Ordinal)
+		at.Key = key.Bytes
+		return at, err
+	}, sqlUnmerged, int64(limit))
+}
+
+// sqlLockUnmerged takes a run that is to be merged; nothing if another node has it in hand. What is folded is never the
+// tail that a load reads.
+const sqlLockUnmerged = `
+SELECT r.run_id, r.first_version, r.last_version FROM runs r
+JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
+WHERE r.thread_key = $1 AND r.ordinal = $2 AND r.status <> 1 AND NOT r.merged
+FOR UPDATE OF r SKIP LOCKED`
+
+const sqlRunSegments = `
+SELECT first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size, committed_at, times
+FROM log_segments
+WHERE thread_key = $1 AND first_version BETWEEN $2 AND $3 AND run_id = $4
+ORDER BY first_version`
+
+const sqlDeleteSegments = `
+DELETE FROM log_segments
+WHERE thread_key = $1 AND first_version = ANY ($2::bigint[])`
+
+const sqlInsertMerged = `
+INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec,
+                          entries, size, committed_at, times)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+
+const sqlSetMerged = `
+UPDATE runs SET merged = true
+WHERE thread_key = $1 AND ordinal = $2`
+
+// storedSegment is a row of log_segments with its entries unpacked, references in place.
+type storedSegment struct {
+	Segment
+	codec int16
+	size  int64
+	times []byte
+}
+
+// Merge implements Store. Versions, hashes and the entries themselves stay what they are.
+func (p *Postgres) Merge(ctx context.Context, at RunPlace) (merged int64, err error) {
+	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+		segments, err := lockUnmerged(ctx, tx, at)
+		if err != nil || segments == nil {
+			return err
+		}
+		batch := &pgx.Batch{}
+		for _, group := range mergeable(segments) {
+			merged += queueMerge(batch, at.Key, group)
+		}
+		batch.Queue(sqlSetMerged, uuid(at.Key), at.Ordinal)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	return merged, classify(err)
+}
+
+// lockUnmerged takes a run and reads its segments; nil if there is nothing to merge.
+func lockUnmerged(ctx context.Context, tx pgx.Tx, at RunPlace) ([]storedSegment, error) {
+	var runID string
+	var first, last int64
+	err := tx.QueryRow(ctx, sqlLockUnmerged, uuid(at.Key), at.Ordinal).Scan(&runID, &first, &last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, sqlRunSegments, uuid(at.Key), first, last, runID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanStored)
+}
+
+func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
+	var stored []byte
+	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &s.codec, &stored,
+		&s.size, &s.CommittedAt, &s.times)
+	s.Entries, s.Err = unpack(s.codec&^codecOutlined, stored)
+	return s, err
+}
+
+// mergeable cuts a run's segments into groups of neighbours that can become one. A segment that cannot be read stays.
+func mergeable(segments []storedSegment) [][]storedSegment {
+	var groups [][]storedSegment
+	var group []storedSegment
+	size := 0
+	flush := func() {
+		if len(group) > 1 {
+			groups = append(groups, group)
+		}
+		group, size = nil, 0
+	}
+	for _, s := range segments {
+		if n := len(group); n > 0 {
+			last := &group[n-1]
+			fits := size+len(s.Entries) <= mergedSize && last.LastVersion+1 == s.FirstVersion &&
+				last.NextOffset == s.FirstOffset && last.StreamID == s.StreamID
+			if !fits || s.Err != nil {
+				flush()
+			}
+		}
+		if s.Err == nil {
+			group, size = append(group, s), size+len(s.Entries)
+		}
+	}
+	flush()
+	return groups
+}
+
+// queueMerge replaces a group of segments by one and returns the size of its plain entries.
+func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
+	one := group[0]
+	one.LastVersion, one.NextOffset = group[len(group)-1].LastVersion, group[len(group)-1].NextOffset
+	var entries []byte
+	var spans []TimeSpan
+	versions := make([]int64, len(group))
+	outlined, size := int16(0), int64(0)
+	for i, s := range group {
+		versions[i] = bigint(s.FirstVersion)
+		entries = append(entries, s.Entries...)
+		outlined |= s.codec & codecOutlined
+		size += s.size
+		spans = append(spans, s.spans()...)
+	}
+	codec, packed := codecPlain, entries
+	if dense := merger.EncodeAll(entries, nil); len(dense) < len(entries) {
+		codec, packed = codecZstd, dense
+	}
+	batch.Queue(sqlDeleteSegments, uuid(key), versions)
+	batch.Queue(sqlInsertMerged, uuid(key), bigint(one.FirstVersion), bigint(one.LastVersion), one.RunID, one.StreamID,
+		bigint(one.FirstOffset), bigint(one.NextOffset), codec|outlined, packed, size, one.CommittedAt,
+		encodeTimes(spans, one.FirstVersion, one.CommittedAt))
+	return size
+}
+
+// spans tells when the segment's entries were committed.
+func (s *storedSegment) spans() []TimeSpan {
+	if spans := decodeTimes(s.times, s.FirstVersion, s.CommittedAt); spans != nil {
+		return spans
+	}
+	return []TimeSpan{{LastVersion: s.LastVersion, CommittedAt: s.CommittedAt}}
+}
+
+// encodeTimes writes spans as pairs of uvarints: the number of versions, and the microseconds since the span before.
+func encodeTimes(spans []TimeSpan, first uint64, at time.Time) []byte {
+	var text []byte
+	for _, s := range spans {
+		text = binary.AppendUvarint(text, s.LastVersion+1-first)
+		text = binary.AppendUvarint(text, uint64(max(0, s.CommittedAt.Sub(at).Microseconds())))
+		first, at = s.LastVersion+1, s.CommittedAt
+	}
+	return text
+}
+
+// decodeTimes reverses encodeTimes; nil for a text that is none.
+func decodeTimes(text []byte, first uint64, at time.Time) []TimeSpan {
+	var spans []TimeSpan
+	for len(text) > 0 {
+		versions, n := binary.Uvarint(text)
+		if n <= 0 {
+			return nil
+		}
+		since, m := binary.Uvarint(text[n:])
+		if m <= 0 {
+			return nil
+		}
+		first, at = first+versions, at.Add(time.Duration(since)*time.Microsecond)
+		spans, text = append(spans, TimeSpan{LastVersion: first - 1, CommittedAt: at}), text[n+m:]
+	}
+	return spans
+}
