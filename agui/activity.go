@@ -25,6 +25,7 @@ func (t *Thread) snapshotActivity(ev *Event) *Warning {
 	m := activityMessage(ev)
 	m.obj.merge("metadata", ev.Metadata)
 	t.msgs.replace(held, m)
+	t.msgs.indexCalls()
 	return nil
 }
 
@@ -38,6 +39,7 @@ func activityMessage(ev *Event) *Message {
 
 func (t *Thread) replaceActivity(m *Message, ev *Event) {
 	obj, grown := m.open()
+	m.draft = nil
 	grown += obj.set("activityType", ev.ActivityType) + obj.set("content", ev.Content)
 	if ev.SubagentRunID == "" {
 		grown += obj.remove("subagentRunId")
@@ -59,17 +61,11 @@ func (t *Thread) patchActivity(ev *Event, inert bool) *Warning {
 	if inert {
 		return nil
 	}
-	doc, grown, err := m.document(t.docLimits())
-	if err == nil {
-		before := doc.Size()
-		if err = applyText(doc, ev.Patch, t.docLimits()); err == nil {
-			grown += doc.Size() - before + m.obj.set("activityType", ev.ActivityType)
-		}
-	}
-	t.msgs.grew(m, grown)
+	grown, err := m.patchContent(ev.Patch, t.docLimits())
 	if err != nil {
 		return patchWarning(err, "/patch")
 	}
+	t.msgs.grew(m, grown+m.obj.set("activityType", ev.ActivityType))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -22,16 +23,8 @@ func (t *Thread) Apply(offset uint64, text []byte) (Applied, *Violation) {
 	}
 	ev, translated := t.translate(&decoded)
 	applied.Warnings = append(applied.Warnings, translated...)
-	expanded, v := t.expand(ev)
-	if v != nil {
+	if v := t.applyExpanded(&applied, ev, offset, text); v != nil {
 		return Applied{}, v
-	}
-	version, hash := t.version, t.hash
-	for i := range expanded {
-		if v := t.applyCanonical(&applied, &expanded[i], offset, text); v != nil {
-			t.version, t.hash = version, hash // the ends of lanes that came before go with it
-			return Applied{}, v
-		}
 	}
 	if applied.Entries == 0 {
 		t.recordOmitted(&applied, offset, text, decoded.Type, "")
@@ -39,21 +32,42 @@ func (t *Thread) Apply(offset uint64, text []byte) (Applied, *Violation) {
 	return applied, nil
 }
 
-// applyCanonical verifies, reduces and records one canonical event.
-func (t *Thread) applyCanonical(a *Applied, c *canonical, offset uint64, received []byte) *Violation {
-	if v := t.verify(&c.Event); v != nil {
+// applyExpanded applies the canonical events that an event stands for.
+func (t *Thread) applyExpanded(a *Applied, ev *Event, offset uint64, received []byte) *Violation {
+	if !t.track.expands(ev) {
+		return t.applyCanonical(a, ev, 0, offset, received)
+	}
+	expanded, v := t.expand(ev)
+	if v != nil {
 		return v
 	}
-	warning := t.step(a, &c.Event, c.flags)
-	flags := c.flags
+	version, hash := t.version, t.hash
+	for i := range expanded {
+		if v := t.applyCanonical(a, &expanded[i].Event, expanded[i].flags, offset, received); v != nil {
+			t.version, t.hash = version, hash // the ends of lanes that came before go with it
+			return v
+		}
+	}
+	return nil
+}
+
+// applyCanonical verifies, reduces and records one canonical event.
+func (t *Thread) applyCanonical(a *Applied, ev *Event, flags Flags, offset uint64, received []byte) *Violation {
+	if v := t.verify(ev); v != nil {
+		return v
+	}
+	if ev.Type == RunError && !t.track.Opened {
+		t.recordOpening(a, offset, received)
+	}
+	warning := t.step(a, ev, flags)
 	if warning != nil {
 		a.Warnings = append(a.Warnings, *warning)
 		if warning.Code == PatchNotApplied || warning.Code == PatchLimit {
 			flags |= FlagInert
 		}
 	}
-	entry := Entry{Kind: KindEvent, Flags: flags, Offset: offset, Payload: c.Text}
-	if len(c.Text) != len(received) || string(c.Text) != string(received) {
+	entry := Entry{Kind: KindEvent, Flags: flags, Offset: offset, Payload: ev.Text}
+	if !bytes.Equal(ev.Text, received) {
 		entry.Flags |= FlagDigest
 		entry.Digest = DigestOf(received)
 	}
@@ -84,9 +98,11 @@ func (t *Thread) step(a *Applied, ev *Event, flags Flags) *Warning {
 func (t *Thread) verifyGrowth(ev *Event) *Violation {
 	size := t.Size() + len(ev.Text)
 	switch ev.Type {
-	case RunFinished, RunError, StepStarted, StepFinished, TextMessageEnd, ToolCallEnd, ReasoningMessageEnd, ReasoningEnd,
+	case RunFinished, RunError, StepFinished, TextMessageEnd, ToolCallEnd, ReasoningMessageEnd, ReasoningEnd,
 		SubagentFinished, SubagentError, Raw, Custom, ThinkingEnd, ThinkingTextEnd:
 		return nil
+	case StepStarted, SubagentStarted: // only the tracking grows
+		size = 0
 	case StateSnapshot:
 		size -= t.stateSize()
 	case MessagesSnapshot:
@@ -108,6 +124,15 @@ func (t *Thread) recordOmitted(a *Applied, offset uint64, received []byte, typ E
 		name = name[:64]
 	}
 	mark := Mark{Type: MarkEventOmitted, Code: code, EventType: name}
+	if t.awaiting() {
+		mark.RunID = t.track.RunID
+	}
+	t.record(a, &Entry{Kind: KindMark, Flags: FlagDigest, Offset: offset, Digest: DigestOf(received), Payload: mark.encode()})
+}
+
+// recordOpening says which run a RUN_ERROR ends that comes first of all, since the event itself does not.
+func (t *Thread) recordOpening(a *Applied, offset uint64, received []byte) {
+	mark := Mark{Type: MarkRunOpened, RunID: t.track.RunID}
 	t.record(a, &Entry{Kind: KindMark, Flags: FlagDigest, Offset: offset, Digest: DigestOf(received), Payload: mark.encode()})
 }
 
@@ -136,12 +161,19 @@ func (t *Thread) closeRun(ending Ending, offset uint64, mark Mark, reason Value)
 	return a
 }
 
-// foldMark folds a mark: those that close a run also end what the run left open, and its interrupts.
+// foldMark folds a mark: those that close a run also end what the run left open, and its interrupts; one that precedes
+// the RUN_STARTED of a run that nobody announced tells of that run.
 func (t *Thread) foldMark(m *Mark) {
 	switch m.Type {
 	case MarkRunTruncated, MarkRunFailed:
-		t.track.Pending, t.track.Interrupts = nil, nil
+		t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, nil
 		t.track.end(phaseClosed, false)
+	case MarkRunOpened:
+		t.await(m.RunID)
+	case MarkEventOmitted:
+		if m.RunID != "" {
+			t.await(m.RunID)
+		}
 	}
 }
 

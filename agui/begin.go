@@ -2,6 +2,7 @@ package agui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,10 +53,6 @@ func (t *Thread) Begin(start Start) (Applied, error) {
 	if err := t.checkResume(in.Resume, start.Now); err != nil {
 		return Applied{}, err
 	}
-	suspended := t.track.Suspended
-	if len(t.track.Interrupts) == 0 {
-		suspended = nil
-	}
 	if size := t.Size() + len(in.Text) + len(start.StatePatch); size > t.lim.Context {
 		return Applied{}, &Violation{ContextTooLarge, "", fmt.Sprintf("state and messages would exceed %d bytes", t.lim.Context)}
 	}
@@ -66,7 +63,7 @@ func (t *Thread) Begin(start Start) (Applied, error) {
 	if ids := t.pendingCalls(); len(ids) > 0 && !start.AllowUnanswered {
 		return Applied{}, &RefusalError{ToolCallsUnanswered, ids}
 	}
-	t.beginRun(in.RunID, payload, suspended)
+	t.beginRun(in.RunID, payload)
 	applied := Applied{RunID: in.RunID}
 	t.record(&applied, &Entry{Kind: KindInput, Payload: payload})
 	return applied, nil
@@ -98,6 +95,7 @@ func (t *Thread) foldInput(in *Event, statePatch Value) (Value, *Violation) {
 		if warning := t.replaceState(in.State, false); warning != nil {
 			return nil, &Violation{warning.Code, "/state", warning.Detail}
 		}
+		t.track.IncompleteTouch = false
 		w.value("state", in.State)
 	}
 	if statePatch != nil {
@@ -124,12 +122,20 @@ func joinArray(values []Value) Value {
 	return append(list, ']')
 }
 
-// beginRun notes an announced run, which answers the open interrupts and takes over what the last run left pending.
-func (t *Thread) beginRun(runID string, payload Value, suspended []string) {
+// beginRun notes an announced run, which answers the open interrupts, or again those that a run without an ordinary end
+// was to answer.
+func (t *Thread) beginRun(runID string, payload Value) {
+	k := &t.track
 	t.input = payload
-	t.track.resetRun()
-	t.track.Phase, t.track.RunID, t.track.Opened = phaseAwaited, runID, true
-	t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, suspended
+	k.resetRun()
+	k.Phase, k.RunID, k.Opened = phaseAwaited, runID, true
+	switch {
+	case len(k.Interrupts) > 0:
+		k.Resumed, k.ResumedCalls = k.Interrupts, k.Suspended
+	case memberOf(payload, "resume") == nil:
+		k.Resumed, k.ResumedCalls = nil, nil
+	}
+	k.Pending, k.Interrupts, k.Suspended = nil, nil, k.ResumedCalls
 }
 
 // replayInput folds a stored input.
@@ -154,45 +160,44 @@ func (t *Thread) replayInput(payload Value) error {
 	t.addMessages(messages)
 	if state != nil {
 		t.replaceState(state, false)
+		t.track.IncompleteTouch = false
 	}
 	if patch != nil {
 		t.patchState(patch, false)
 	}
 	if runID != nil {
-		suspended := t.track.Suspended
-		if len(t.track.Interrupts) == 0 {
-			suspended = nil
-		}
-		t.beginRun(unquote(runID), payload, suspended)
+		t.beginRun(unquote(runID), payload)
 	}
 	return nil
 }
 
-// checkResume judges the answers to the open interrupts: each open one is answered, none else is, and one past its
-// expiry is cancelled.
+// checkResume judges the answers to interrupts: each open one is answered, none else is, and one past its expiry is
+// cancelled. Those that a run without an ordinary end was to answer may be answered again.
 func (t *Thread) checkResume(resume Value, now time.Time) error {
 	answers := map[string]string{}
-	var unknown []string
+	var answered []string
 	if resume != nil {
 		_ = eachElement(resume, func(entry Value) error {
-			answers[unquote(memberOf(entry, "interruptId"))] = unquote(memberOf(entry, "status"))
+			id := unquote(memberOf(entry, "interruptId"))
+			answered = append(answered, id)
+			answers[id] = unquote(memberOf(entry, "status"))
 			return nil
 		})
 	}
-	var open, expired []string
+	var open, expired, unknown []string
 	known := set[string]{}
-	for _, interrupt := range t.track.Interrupts {
+	for i, interrupt := range slices.Concat(t.track.Interrupts, t.track.Resumed) {
 		id := interruptID(interrupt)
 		known.add(id)
-		status, answered := answers[id]
+		status, found := answers[id]
 		switch {
-		case !answered:
+		case !found && i < len(t.track.Interrupts):
 			open = append(open, id)
 		case status == "resolved" && expiredBy(interrupt, now):
 			expired = append(expired, id)
 		}
 	}
-	for id := range answers {
+	for _, id := range answered {
 		if !known.has(id) {
 			unknown = append(unknown, id)
 		}

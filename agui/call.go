@@ -1,6 +1,9 @@
 package agui
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // startCall is TOOL_CALL_START: it adds a call to its parent message; one already held keeps its arguments and takes the
 // new name.
@@ -55,7 +58,7 @@ func (t *Thread) callParent(ev *Event) *Message {
 func (t *Thread) freeID(taken string) string {
 	for n := t.version + 1; ; n++ {
 		suffix := fmt.Sprintf("-%d", n)
-		id := taken[:min(len(taken), MaxIDBytes-len(suffix))] + suffix
+		id := strings.ToValidUTF8(taken[:min(len(taken), MaxIDBytes-len(suffix))], "") + suffix
 		if t.msgs.byID[id] == nil {
 			return id
 		}

@@ -1,11 +1,19 @@
 package agui
 
-import "slices"
-
 // canonical is one event on its way into the log, with the flags of its entry.
 type canonical struct {
 	Event
 	flags Flags
+}
+
+// expands reports whether an event stands for anything but itself: it is a chunk, or chunks are assembling something that
+// it may close.
+func (k *tracking) expands(ev *Event) bool {
+	switch ev.Type {
+	case TextMessageChunk, ReasoningMessageChunk, ToolCallChunk:
+		return true
+	}
+	return !k.Lanes.IsZero()
 }
 
 // expand turns a received event into the canonical events it stands for (protocol page on streaming, chunks): the ends of
@@ -23,28 +31,20 @@ func (t *Thread) expand(ev *Event) ([]canonical, *Violation) {
 	case Raw, ActivitySnapshot, ActivityDelta, ReasoningEncryptedValue, SubagentStarted:
 		return []canonical{{Event: *ev}}, nil
 	case RunStarted, RunFinished, RunError, MessagesSnapshot:
-		return append(k.endLanes(k.Lanes...), canonical{Event: *ev}), nil
+		return append(k.endLanes(), canonical{Event: *ev}), nil
 	}
-	if l := k.laneOf(ev.SubagentRunID); l != nil {
+	if l := k.Lanes.of(ev.SubagentRunID); l != nil {
 		return []canonical{l.end(), {Event: *ev}}, nil
 	}
 	return []canonical{{Event: *ev}}, nil
 }
 
-// laneOf returns what the owner's chunks are assembling, nil if nothing.
-func (k *tracking) laneOf(owner string) *lane {
-	for i := range k.Lanes {
-		if k.Lanes[i].Owner == owner {
-			return &k.Lanes[i]
-		}
-	}
-	return nil
-}
-
-func (k *tracking) endLanes(lanes ...lane) []canonical {
-	var ends []canonical
-	for i := range lanes {
-		ends = append(ends, lanes[i].end())
+// endLanes are the ends of all lanes.
+func (k *tracking) endLanes() []canonical {
+	open := k.Lanes.inOrder()
+	ends := make([]canonical, 0, len(open)+1)
+	for _, l := range open {
+		ends = append(ends, l.end())
 	}
 	return ends
 }
@@ -55,7 +55,7 @@ func (k *tracking) expandChunk(ev *Event, kind itemKind, id string) ([]canonical
 	if v != nil {
 		return nil, v
 	}
-	held := k.laneOf(owner)
+	held := k.Lanes.of(owner)
 	if held != nil && held.Kind == kind && (id == "" || id == held.ID) {
 		if v := held.agrees(ev); v != nil {
 			return nil, v
@@ -78,14 +78,14 @@ func (k *tracking) expandChunk(ev *Event, kind itemKind, id string) ([]canonical
 func (k *tracking) resolveLane(ev *Event, kind itemKind, id string) (string, *Violation) {
 	tag := ev.SubagentRunID
 	if id != "" {
-		i := slices.IndexFunc(k.Lanes, func(l lane) bool { return l.Kind == kind && l.ID == id })
-		if i < 0 {
+		held := k.Lanes.holding(kind, id)
+		if held == nil {
 			return tag, nil
 		}
-		if tag != "" && tag != k.Lanes[i].Owner {
+		if tag != "" && tag != held.Owner {
 			return "", &Violation{OwnerMismatch, "/subagentRunId", "the chunk is attributed to another subagent than its opener was"}
 		}
-		return k.Lanes[i].Owner, nil
+		return held.Owner, nil
 	}
 	if tag != "" {
 		return tag, nil
@@ -96,19 +96,17 @@ func (k *tracking) resolveLane(ev *Event, kind itemKind, id string) (string, *Vi
 // soleLane is the lane that a chunk with neither id nor owner continues: the parent agent's if it has a stream of this
 // kind, else the only one there is. Without any, the chunk would open one for the parent agent.
 func (k *tracking) soleLane(kind itemKind) (string, *Violation) {
-	if parent := k.laneOf(""); parent != nil && parent.Kind == kind {
+	owners := k.Lanes.ofKind(kind)
+	if owners.has("") || len(owners) == 0 {
 		return "", nil
 	}
-	owner, found := "", 0
-	for i := range k.Lanes {
-		if k.Lanes[i].Kind == kind {
-			owner, found = k.Lanes[i].Owner, found+1
-		}
-	}
-	if found > 1 {
+	if len(owners) > 1 {
 		return "", &Violation{ChunkAmbiguous, "", "the chunk has neither id nor subagentRunId, and several streams are open"}
 	}
-	return owner, nil
+	for owner := range owners {
+		return owner, nil
+	}
+	return "", nil
 }
 
 // openLane makes the lane that a first chunk opens.
@@ -223,7 +221,7 @@ func synthesise(ev Event) canonical {
 // trackLanes follows in the lanes what an event expanded from a chunk opens or closes.
 func (k *tracking) trackLanes(ev *Event) {
 	opens := func(kind itemKind, id string, name Value) {
-		k.Lanes = append(k.Lanes, lane{ev.SubagentRunID, kind, id, ev.Role, name, ev.ParentMessageID})
+		k.Lanes.open(lane{Owner: ev.SubagentRunID, Kind: kind, ID: id, Role: ev.Role, Name: name, Parent: ev.ParentMessageID})
 	}
 	switch ev.Type {
 	case TextMessageStart:
@@ -233,6 +231,6 @@ func (k *tracking) trackLanes(ev *Event) {
 	case ToolCallStart:
 		opens(itemCall, ev.ToolCallID, ev.ToolCallName)
 	case TextMessageEnd, ReasoningMessageEnd, ToolCallEnd:
-		k.Lanes = slices.DeleteFunc(k.Lanes, func(l lane) bool { return l.Owner == ev.SubagentRunID })
+		k.Lanes.close(ev.SubagentRunID)
 	}
 }

@@ -2,7 +2,6 @@ package agui_test
 
 import (
 	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/threadsvc/threadsvc/agui"
@@ -13,19 +12,7 @@ import (
 // replayed from its log, before every event.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	cases, err := conformance.Own()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const shared = "../../shared/conformance"
-	if _, err := os.Stat(shared); err == nil {
-		more, err := conformance.Load(shared)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cases = append(cases, more...)
-	}
-	for _, c := range cases {
+	for _, c := range allCases(t) {
 		for name, reload := range map[string]reloader{"live": keep, "replayed": replayed, "restored": restored} {
 			t.Run(c.Name+"/"+name, func(t *testing.T) {
 				for _, diff := range c.Check(fold(t, &c, reload)) {

@@ -8,6 +8,6 @@
 //
 // Decode reads one event and enforces its shape (decode.go, shape.go, schema.go). A Thread translates retired shapes,
 // expands chunks (chunk.go), verifies the sequence (verify.go) and folds the canonical events into state and messages
-// (fold.go, snapshot.go). What a Thread accepted is described by log entries (entry.go); replaying the entries with
+// (reduce.go, snapshot.go). What a Thread accepted is described by log entries (entry.go); replaying the entries with
 // Thread.Replay gives the very same Thread, which is how stored threads are loaded.
 package agui

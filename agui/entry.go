@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind says what a log entry is.
@@ -28,8 +29,8 @@ type Flags uint8
 const (
 	// FlagChunk: the event was expanded from a chunk, or closes an item that chunks were assembling.
 	FlagChunk Flags = 1 << iota
-	// FlagInert: the event built nothing when it was recorded (a patch that did not apply, an unknown target). Replay
-	// honours the decision, so that it does not depend on limits that may have changed since.
+	// FlagInert: the event's patch or snapshot did not apply when it was recorded. Replay honours the decision, so that it
+	// does not depend on limits that may have changed since.
 	FlagInert
 	// FlagDigest: the entry carries the digest of the received event, because its text is not the payload.
 	FlagDigest
@@ -65,6 +66,7 @@ func (e *Entry) Caused(text []byte) bool {
 
 // Append appends the entry's stored form: kind, flags, offset, digest if any, payload, the numbers as uvarints.
 func (e *Entry) Append(dst []byte) []byte {
+	dst = slices.Grow(dst, len(e.Payload)+2+2*binary.MaxVarintLen64+len(e.Digest))
 	dst = append(dst, byte(e.Kind), byte(e.Flags))
 	dst = binary.AppendUvarint(dst, e.Offset)
 	if e.Flags&FlagDigest != 0 {
@@ -77,10 +79,8 @@ func (e *Entry) Append(dst []byte) []byte {
 // Chain returns the hash of the log that ends with this entry, where prev is the hash of the log before it and stored
 // is the entry's stored form. It does not depend on how the log is cut into segments.
 func Chain(prev [32]byte, stored []byte) [32]byte {
-	h := sha256.New()
-	h.Write(prev[:])
-	h.Write(stored)
-	return [32]byte(h.Sum(nil))
+	var short [1024]byte // most entries fit, and cost no allocation
+	return sha256.Sum256(append(append(short[:0], prev[:]...), stored...))
 }
 
 // DecodeEntries splits the concatenated stored forms of entries. The payloads alias data.

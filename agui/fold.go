@@ -24,7 +24,8 @@ type StoredMessage struct {
 type Changes struct {
 	// Version is the version of the newer fold.
 	Version uint64
-	// Upserts are the messages that are new or changed, by position; Deletes the positions that are gone.
+	// Upserts are the messages that are new or changed, in the order of their positions; Deletes the positions that are
+	// gone, of which none is among the Upserts.
 	Upserts []StoredMessage
 	Deletes []int64
 	// State is what happened to the state.

@@ -9,6 +9,8 @@ const (
 	MarkRunTruncated MarkType = "RUN_TRUNCATED"
 	// MarkRunFailed closes a run because of a protocol violation.
 	MarkRunFailed MarkType = "RUN_FAILED"
+	// MarkRunOpened precedes a RUN_ERROR that came first of all in the stream of a run that nobody had announced.
+	MarkRunOpened MarkType = "RUN_OPENED"
 	// MarkEventOmitted stands for a received event that left no canonical event, so that its offset is accounted for.
 	MarkEventOmitted MarkType = "EVENT_OMITTED"
 )
@@ -16,7 +18,7 @@ const (
 // Mark is the payload of a KindMark entry, as JSON.
 type Mark struct {
 	Type MarkType `json:"type"`
-	// RunID is the run that was closed.
+	// RunID is the run that was closed or opened; of an omitted event, the run whose RUN_STARTED has not come yet.
 	RunID string `json:"runId,omitempty"`
 	// Code says why: a violation's or a warning's code, or a reason such as LEASE_EXPIRED.
 	Code Code `json:"code,omitempty"`

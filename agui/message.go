@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
 
@@ -29,9 +30,11 @@ type Message struct {
 	// ToolCallID is the call that a tool message answers, else empty.
 	ToolCallID string
 
-	raw    Value   // the text, while obj is nil
-	obj    *object // the members, once they are needed
-	stored bool    // whether the stored fold has a message at Position
+	raw      Value        // the text, while obj is nil
+	rawCalls bool         // whether there are tool calls in raw
+	obj      *object      // the members, once they are needed
+	draft    *jsondoc.Doc // the content of an activity, parsed for a patch that did not apply
+	stored   bool         // whether the stored fold has a message at Position
 }
 
 // Size is the length of the message's JSON text.
@@ -39,6 +42,14 @@ func (m *Message) Size() int { return m.body().Size() }
 
 // AppendTo appends the message's JSON text.
 func (m *Message) AppendTo(dst []byte) []byte { return m.body().AppendTo(dst) }
+
+// sameText reports whether two messages have the same JSON text.
+func (m *Message) sameText(other *Message) bool {
+	if m.obj == nil && other.obj == nil {
+		return bytes.Equal(m.raw, other.raw)
+	}
+	return m.Size() == other.Size() && bytes.Equal(m.AppendTo(nil), other.AppendTo(nil))
+}
 
 func (m *Message) body() node {
 	if m.obj == nil {
@@ -59,13 +70,15 @@ func newMessage(id string, role Role) *Message {
 func parseMessage(raw Value) (*Message, error) {
 	m := &Message{raw: raw}
 	err := eachMember(raw, func(name, value Value) error {
-		switch string(name) {
-		case `"id"`:
+		switch unquote(name) {
+		case "id":
 			m.ID = unquote(value)
-		case `"role"`:
+		case "role":
 			m.Role = Role(unquote(value))
-		case `"toolCallId"`:
+		case "toolCallId":
 			m.ToolCallID = unquote(value)
+		case "toolCalls":
+			m.rawCalls = true
 		}
 		return nil
 	})
@@ -116,21 +129,44 @@ func (m *Message) appendContent(delta Value) (grown int, ok bool) {
 	return grown, false
 }
 
-// document returns the content of an activity message as a document that can be patched, and by how much the message
-// grew on the way.
-func (m *Message) document(lim jsondoc.Limits) (doc *jsondoc.Doc, grown int, err error) {
+// patchContent applies the text of a patch to the content of an activity message, and returns by how much the message
+// grew. If the patch does not apply, the message keeps every byte.
+func (m *Message) patchContent(patch Value, lim jsondoc.Limits) (grown int, err error) {
+	doc, err := m.document(lim)
+	if err != nil {
+		return 0, err
+	}
+	before := doc.Size()
+	if err := applyText(doc, patch, lim); err != nil {
+		return 0, err
+	}
 	obj, grown := m.open()
 	content := obj.find("content")
-	if doc, ok := content.value.(*jsondoc.Doc); ok {
-		return doc, grown, nil
+	if content.value != node(doc) {
+		before = content.value.Size()
+		content.value, m.draft = doc, nil
 	}
-	doc, err = jsondoc.Parse(content.value.AppendTo(nil), lim)
-	if err != nil {
-		return nil, grown, err
+	return grown + doc.Size() - before, nil
+}
+
+// document returns the content of an activity message as a document that can be patched. It becomes the content only
+// once a patch has applied, since its text may differ in white space.
+func (m *Message) document(lim jsondoc.Limits) (*jsondoc.Doc, error) {
+	if m.draft != nil {
+		return m.draft, nil
 	}
-	grown += doc.Size() - content.value.Size()
-	content.value = doc
-	return doc, grown, nil
+	if m.obj != nil {
+		if content := m.obj.find("content"); content != nil {
+			if doc, ok := content.value.(*jsondoc.Doc); ok {
+				return doc, nil
+			}
+		}
+	}
+	doc, err := jsondoc.Parse(m.peek("content"), lim)
+	if err == nil {
+		m.draft = doc
+	}
+	return doc, err
 }
 
 func quote(s string) Value { return jsondoc.AppendQuote(nil, s) }

@@ -8,6 +8,10 @@ import (
 // positionGap is left between the positions of neighbouring messages, so that tool results can be seated between.
 const positionGap = 1 << 20
 
+// seatGap is left before a message that is seated between two others. It is small because the next one, the result of
+// another call of the same message, is seated after it.
+const seatGap = 1 << 8
+
 // messages is the ordered list of a thread's messages, with what is needed to find them and to write what has changed
 // since the stored fold. Every change of a message goes through grew or the methods below.
 type messages struct {
@@ -65,7 +69,7 @@ func (l *messages) positionAt(i int) int64 {
 		return before + positionGap
 	}
 	if room := l.order[i].Position - before; room > 1 {
-		return before + room/2
+		return before + min(room/2, seatGap)
 	}
 	l.spread()
 	return l.positionAt(i)
@@ -97,7 +101,18 @@ func (l *messages) holdCall(m *Message, call *toolCall) {
 	}
 }
 
-// release is the reverse of hold.
+// indexCalls finds out anew which message holds a call: the first in order. Replacing or dropping a holder leaves that
+// open, since another message may have the call too.
+func (l *messages) indexCalls() {
+	clear(l.calls)
+	for _, m := range l.order {
+		for _, call := range m.calls() {
+			l.holdCall(m, call)
+		}
+	}
+}
+
+// release is the reverse of hold. Where several messages may have the same call, indexCalls must follow.
 func (l *messages) release(m *Message) {
 	delete(l.byID, m.ID)
 	delete(l.dirty, m)

@@ -41,8 +41,15 @@ func (t *text) Size() int { return len(t.open) + 1 }
 func (t *text) AppendTo(dst []byte) []byte { return append(append(dst, t.open...), '"') }
 
 // object is a JSON object that keeps the order of its members and the text of their names and values. The methods that
-// change it return by how much its size changed. Objects here are small, so members are searched in order.
-type object struct{ members []member }
+// change it return by how much its size changed. Most objects are small, so members are searched in order; metadata may
+// have any number of members, so a large object is searched by its index.
+type object struct {
+	members []member
+	index   map[string]int // the places of the members by name; nil while there are few
+}
+
+// indexedMembers is the number of members from which on an object has an index.
+const indexedMembers = 16
 
 type member struct {
 	name    string
@@ -62,6 +69,12 @@ func parseObject(text Value) (*object, error) {
 }
 
 func (o *object) find(name string) *member {
+	if o.index != nil {
+		if i, ok := o.index[name]; ok {
+			return &o.members[i]
+		}
+		return nil
+	}
 	for i := range o.members {
 		if o.members[i].name == name {
 			return &o.members[i]
@@ -108,19 +121,46 @@ func (o *object) setLiteral(name string, literal Value, value node) int {
 		m.value = value
 		return grown
 	}
-	before := o.Size()
 	if literal == nil {
 		literal = quote(name)
 	}
 	o.members = append(o.members, member{name: name, literal: literal, value: value})
-	return o.Size() - before
+	if o.index != nil {
+		o.index[name] = len(o.members) - 1
+	} else {
+		o.reindex()
+	}
+	return o.members[len(o.members)-1].size() + o.comma()
 }
 
 func (o *object) remove(name string) int {
-	before := o.Size()
+	m := o.find(name)
+	if m == nil {
+		return 0
+	}
+	grown := -m.size() - o.comma()
 	o.members = slices.DeleteFunc(o.members, func(m member) bool { return m.name == name })
-	return o.Size() - before
+	o.reindex()
+	return grown
 }
+
+// reindex makes the index anew if there are enough members for one.
+func (o *object) reindex() {
+	o.index = nil
+	if len(o.members) < indexedMembers {
+		return
+	}
+	o.index = make(map[string]int, 2*len(o.members))
+	for i := range o.members {
+		o.index[o.members[i].name] = i
+	}
+}
+
+// size is the length of the member's text, without a comma.
+func (m *member) size() int { return len(m.literal) + 1 + m.value.Size() }
+
+// comma is the length of the comma that one of the members needs.
+func (o *object) comma() int { return min(1, len(o.members)-1) }
 
 // merge sets the member called name, an object, to itself merged with from, member by member and never recursively.
 // An absent from changes nothing.
@@ -128,39 +168,39 @@ func (o *object) merge(name string, from Value) int {
 	if from == nil {
 		return 0
 	}
-	before := o.Size()
-	into := o.nested(name)
+	into, grown := o.nested(name)
 	_ = eachMember(from, func(key, value Value) error {
-		into.setLiteral(unquote(key), key, value)
+		grown += into.setLiteral(unquote(key), key, value)
 		return nil
 	})
-	return o.Size() - before
+	return grown
 }
 
-// nested returns the member called name as an object that can be changed, which is empty if it was absent.
-func (o *object) nested(name string) *object {
+// nested returns the member called name as an object that can be changed, which is empty if it was absent, and by how
+// much o grew on the way.
+func (o *object) nested(name string) (into *object, grown int) {
 	m := o.find(name)
 	if m == nil {
-		into := &object{}
-		o.set(name, into)
-		return into
+		into = &object{}
+		return into, o.set(name, into)
 	}
 	if into, ok := m.value.(*object); ok {
-		return into
+		return into, 0
 	}
 	into, err := parseObject(m.value.AppendTo(nil))
 	if err != nil {
 		into = &object{}
 	}
+	grown = into.Size() - m.value.Size()
 	m.value = into
-	return into
+	return into, grown
 }
 
 // Size implements node.
 func (o *object) Size() int {
 	size := 2
 	for i := range o.members {
-		size += len(o.members[i].literal) + 1 + o.members[i].value.Size()
+		size += o.members[i].size()
 	}
 	return size + max(0, len(o.members)-1)
 }

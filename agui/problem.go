@@ -33,7 +33,7 @@ const (
 	ToolResultOrphaned Code = "TOOL_RESULT_ORPHANED"
 	// ToolCallRenamed: a start for a tool call already held changed its name.
 	ToolCallRenamed Code = "TOOL_CALL_RENAMED"
-	// StateUnreadable: a stored entry could not be read back and was passed over.
+	// EntryUnreadable: a stored entry could not be read back and was passed over.
 	EntryUnreadable Code = "ENTRY_UNREADABLE"
 )
 

@@ -121,8 +121,8 @@ func (t *Thread) storeEncrypted(ev *Event) *Warning {
 	if m == nil {
 		return unknown
 	}
-	if m.Role == RoleActivity {
-		return conflictWith(m)
+	if m.Role == RoleActivity { // has no place for it, so it counts as unknown
+		return unknown
 	}
 	obj, grown := m.open()
 	t.msgs.grew(m, grown+setEncrypted(obj, ev))

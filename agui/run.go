@@ -12,6 +12,7 @@ func (t *Thread) startRun(a *Applied, ev *Event) *Warning {
 	if !k.Opened || k.Phase != phaseAwaited {
 		a.Opened = &RunOpened{RunID: ev.RunID, ParentRunID: ev.ParentRunID}
 		k.Pending, k.Interrupts, k.Suspended = nil, nil, nil
+		k.Resumed, k.ResumedCalls = nil, nil
 		t.input = nil
 	}
 	k.resetRun()
@@ -63,6 +64,7 @@ func (t *Thread) finishRun(a *Applied, ev *Event) {
 	k := &t.track
 	ended := &RunEnded{RunID: k.RunID, Ending: EndFinished, ProtocolVersion: k.ProtocolVersion, Outcome: ev.Outcome, Result: ev.Result, Usage: ev.Usage}
 	k.Pending, k.Interrupts, k.Suspended = nil, nil, nil
+	k.Resumed, k.ResumedCalls = nil, nil
 	switch outcomeType(ev.Outcome) {
 	case "interrupt":
 		ended.Ending = EndInterrupted

@@ -2,6 +2,8 @@ package agui
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 )
 
@@ -74,7 +76,7 @@ func (t *Thread) appendInput(w *writer) {
 
 // appendMessages appends the array of the input's messages.
 func (t *Thread) appendMessages(dst []byte, repair bool) (_ []byte, repaired []string) {
-	results := t.results()
+	results, waiting := t.results(), t.waiting()
 	dst = append(dst, '[')
 	first := true
 	separate := func() {
@@ -97,7 +99,7 @@ func (t *Thread) appendMessages(dst []byte, repair bool) (_ []byte, repaired []s
 			continue
 		}
 		for _, call := range t.heldCalls(m) {
-			if results[call.id] == nil && !t.waits(call.id) {
+			if results[call.id] == nil && !waiting.has(call.id) {
 				separate()
 				dst = append(dst, errorResult(call.id)...)
 				repaired = append(repaired, call.id)
@@ -144,12 +146,21 @@ func (t *Thread) resultsFor(m *Message, results map[string]*Message) []*Message 
 // errorResult is the tool message that stands for a result that never came.
 func errorResult(callID string) []byte {
 	var w writer
-	w.string("id", "repair-"+callID)
+	w.string("id", repairID(callID))
 	w.string("role", string(RoleTool))
 	w.string("toolCallId", callID)
 	w.string("content", repairText)
 	w.string("error", repairText)
 	return w.object()
+}
+
+// repairID makes the id of the message that answers a call: the same every time, and an id of legal length.
+func repairID(callID string) string {
+	id := "repair-" + callID
+	if len(id) > MaxIDBytes {
+		id = fmt.Sprintf("repair-%x", sha256.Sum256([]byte(callID)))
+	}
+	return id
 }
 
 // PendingToolCalls lists the tool calls without a result, in the order of the messages that hold them.
@@ -187,16 +198,14 @@ func (t *Thread) pendingCalls() []string {
 	return pending
 }
 
-// waits reports whether a call waits for the answer to an interrupt: one that is open, or one that the present run
-// answers.
-func (t *Thread) waits(callID string) bool {
-	if slices.Contains(t.track.Suspended, callID) {
-		return true
+// waiting are the calls that wait for the answer to an interrupt: one that is open, or one that the present run answers.
+func (t *Thread) waiting() set[string] {
+	calls := set[string]{}
+	for _, id := range t.track.Suspended {
+		calls.add(id)
 	}
 	for _, interrupt := range t.track.Interrupts {
-		if unquote(memberOf(interrupt, "toolCallId")) == callID {
-			return true
-		}
+		calls.add(unquote(memberOf(interrupt, "toolCallId")))
 	}
-	return false
+	return calls
 }

@@ -1,5 +1,7 @@
 package agui
 
+import "slices"
+
 // reconcile is MESSAGES_SNAPSHOT, by the letter of the seed page: a message held keeps its place and takes the
 // snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
 // reasoning messages, each unless the snapshot carries any of that role.
@@ -20,12 +22,14 @@ func (t *Thread) reconcile(ev *Event) *Warning {
 		if byID[m.ID] != m {
 			continue // the snapshot names the id again later
 		}
-		if held := t.msgs.byID[m.ID]; held != nil {
-			t.msgs.replace(held, m)
-		} else {
+		switch held := t.msgs.byID[m.ID]; {
+		case held == nil:
 			t.msgs.append(m)
+		case !held.sameText(m): // most of a snapshot commonly restates what is held
+			t.msgs.replace(held, m)
 		}
 	}
+	t.msgs.indexCalls()
 	return nil
 }
 
@@ -43,13 +47,15 @@ func (t *Thread) readMessages(list Value) []*Message {
 	return read
 }
 
-// addMessages adds those messages of an input whose ids are not held, and returns the texts of these.
+// addMessages adds those messages of an input whose ids are not held, and returns the texts of these. It copies them: an
+// input that repeats the whole conversation would otherwise stay in memory for the sake of its last message.
 func (t *Thread) addMessages(list Value) []Value {
 	var added []Value
 	for _, m := range t.readMessages(list) {
 		if t.msgs.byID[m.ID] != nil {
 			continue
 		}
+		m.raw = slices.Clone(m.raw)
 		added = append(added, m.raw)
 		t.msgs.append(m)
 	}

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -41,6 +42,10 @@ func (t *Thread) stateSize() int {
 	return t.state.Size()
 }
 
+func sameDoc(a, b *jsondoc.Doc) bool {
+	return a.Size() == b.Size() && bytes.Equal(a.AppendTo(nil), b.AppendTo(nil))
+}
+
 // replaceState is STATE_SNAPSHOT: no merging (seed: STATE_SNAPSHOT).
 func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 	if inert {
@@ -50,8 +55,11 @@ func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 	if err != nil {
 		return patchWarning(err, "/snapshot")
 	}
-	t.state, t.stateReplaced, t.statePatches = doc, true, nil
 	t.track.TouchedState = true
+	if t.state != nil && sameDoc(t.state, doc) { // a state that is only restated need not be written
+		return nil
+	}
+	t.state, t.stateReplaced, t.statePatches, t.statePatchBytes = doc, true, nil, 0
 	return nil
 }
 

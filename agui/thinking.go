@@ -1,6 +1,10 @@
 package agui
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // thinkingPrefix begins the ids that are given to reasoning that came as THINKING_* events, which have none.
 const thinkingPrefix = "thinking-"
@@ -30,13 +34,18 @@ func (t *Thread) translate(ev *Event) (*Event, []Warning) {
 
 func (t *Thread) mintThinkingID() string { return fmt.Sprintf("%s%d", thinkingPrefix, t.version+1) }
 
-// openThinkingID returns the id given to what is open. Without any, it gives a new one, which verification will refuse.
+// openThinkingID returns the id given last of those that are open. Without any, it gives a new one, which verification
+// will refuse.
 func (t *Thread) openThinkingID(kind itemKind) string {
-	prefix := string(itemOf(kind, thinkingPrefix))
+	prefix, last := string(itemOf(kind, thinkingPrefix)), uint64(0)
 	for key := range t.track.Open {
-		if len(key) > len(prefix) && string(key[:len(prefix)]) == prefix {
-			return string(key[len(kind)+1:])
+		if digits, ours := strings.CutPrefix(string(key), prefix); ours {
+			version, _ := strconv.ParseUint(digits, 10, 64)
+			last = max(last, version)
 		}
 	}
-	return t.mintThinkingID()
+	if last == 0 {
+		return t.mintThinkingID()
+	}
+	return fmt.Sprintf("%s%d", thinkingPrefix, last)
 }

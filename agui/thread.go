@@ -1,7 +1,9 @@
 package agui
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
@@ -153,6 +155,16 @@ func (t *Thread) Await(runID string) {
 	t.track.Phase, t.track.RunID, t.track.Opened = phaseAwaited, runID, false
 }
 
+// await is Await for a run that may be awaited already.
+func (t *Thread) await(runID string) {
+	if !t.awaiting() || t.track.RunID != runID {
+		t.Await(runID)
+	}
+}
+
+// awaiting reports whether the next event is the first of a run that nobody announced.
+func (t *Thread) awaiting() bool { return t.track.Phase == phaseAwaited && !t.track.Opened }
+
 // record adds an entry to the thread's log and to what is to be committed.
 func (t *Thread) record(a *Applied, e *Entry) {
 	start := len(a.Stored)
@@ -164,10 +176,17 @@ func (t *Thread) record(a *Applied, e *Entry) {
 
 // Changes returns what must be written to bring the stored fold up to the thread's version.
 func (t *Thread) Changes() Changes {
-	c := Changes{Version: t.version, Deletes: t.msgs.deleted, Tracking: t.track.encode()}
+	c := Changes{Version: t.version, Deletes: slices.Clone(t.msgs.deleted), Tracking: t.track.encode()}
 	for m := range t.msgs.dirty {
 		c.Upserts = append(c.Upserts, StoredMessage{Position: m.Position, ID: m.ID, Role: m.Role, Body: m.AppendTo(nil)})
 	}
+	slices.SortFunc(c.Upserts, func(a, b StoredMessage) int { return cmp.Compare(a.Position, b.Position) })
+	c.Deletes = slices.DeleteFunc(c.Deletes, func(gone int64) bool {
+		_, taken := slices.BinarySearchFunc(c.Upserts, gone, func(m StoredMessage, position int64) int {
+			return cmp.Compare(m.Position, position)
+		})
+		return taken
+	})
 	switch {
 	case t.stateReplaced:
 		c.State.Replaced = t.State(nil)

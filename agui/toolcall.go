@@ -1,7 +1,5 @@
 package agui
 
-import "bytes"
-
 // calls is the list of tool calls of an assistant message.
 type calls []*toolCall
 
@@ -31,8 +29,8 @@ func parseCalls(list Value) *calls {
 		if err != nil {
 			return err
 		}
-		call := &toolCall{id: unquote(obj.get("id")), obj: obj, function: obj.nested("function")}
-		*read = append(*read, call)
+		function, _ := obj.nested("function")
+		*read = append(*read, &toolCall{id: unquote(obj.get("id")), obj: obj, function: function})
 		return nil
 	})
 	return read
@@ -73,9 +71,9 @@ func (l *calls) AppendTo(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// calls returns the message's tool calls, nil if it has none. It opens only messages that may have some.
+// calls returns the message's tool calls, nil if it has none. It opens only messages that have some.
 func (m *Message) calls() calls {
-	if m.Role != RoleAssistant || m.obj == nil && !bytes.Contains(m.raw, []byte("toolCalls")) {
+	if m.obj == nil && !m.rawCalls {
 		return nil
 	}
 	obj, _ := m.open()

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -36,19 +37,13 @@ type item string
 
 func itemOf(kind itemKind, id string) item { return item(string(kind) + "\x00" + id) }
 
-// stepOf names a step by its owner and its name.
+// stepOf names a step by its owner and its name; a long name is represented by its hash.
 func stepOf(owner string, name Value) item {
-	return item(owner + "\x00" + string(jsondoc.AppendQuote(nil, unquote(name))))
-}
-
-// lane is the item that one owner's chunks are assembling.
-type lane struct {
-	Owner  string   `json:"owner,omitempty"`
-	Kind   itemKind `json:"kind"`
-	ID     string   `json:"id"`
-	Role   string   `json:"role,omitempty"`
-	Name   Value    `json:"name,omitempty"` // of the message's author or of the tool
-	Parent string   `json:"parent,omitempty"`
+	literal := jsondoc.AppendQuote(nil, unquote(name))
+	if len(literal) > MaxIDBytes {
+		literal = fmt.Appendf(nil, "%x", sha256.Sum256(literal))
+	}
+	return item(owner + "\x00" + string(literal))
 }
 
 // set is a set of strings.
@@ -72,10 +67,10 @@ type tracking struct {
 	Owners          map[item]string `json:"owners,omitempty"` // the subagent of each item; empty for the parent agent
 	Steps           set[item]       `json:"steps,omitempty"`
 	Subagents       map[string]bool `json:"subagents,omitempty"` // of this run; true while active
-	Lanes           []lane          `json:"lanes,omitempty"`     // in the order they were opened
-	Calls           []string        `json:"calls,omitempty"`     // tool calls started in this run, in order
-	Started         set[string]     `json:"started,omitempty"`   // the same, to find them
-	Answered        set[string]     `json:"answered,omitempty"`  // tool calls that got a result in this run
+	Lanes           lanes           `json:"lanes,omitzero"`
+	Calls           []string        `json:"calls,omitempty"`    // tool calls started in this run, in order
+	Started         set[string]     `json:"started,omitempty"`  // the same, to find them
+	Answered        set[string]     `json:"answered,omitempty"` // tool calls that got a result in this run
 	TouchedState    bool            `json:"touchedState,omitempty"`
 
 	// Pending are the tool calls that the last completed run left for the application to answer.
@@ -84,6 +79,10 @@ type tracking struct {
 	Interrupts []Value `json:"interrupts,omitempty"`
 	// Suspended are the tool calls of the interrupted runs that the present run continues, which wait for no repair.
 	Suspended []string `json:"suspended,omitempty"`
+	// Resumed are the interrupts that the last run was started to answer, and ResumedCalls the calls suspended with them,
+	// until a run gets an ordinary end: if that one does not, another may answer them again.
+	Resumed      []Value  `json:"resumed,omitempty"`
+	ResumedCalls []string `json:"resumedCalls,omitempty"`
 	// IncompleteTouch is true if the state was last touched by a run that got no ordinary end.
 	IncompleteTouch bool `json:"incompleteTouch,omitempty"`
 }
@@ -93,7 +92,7 @@ func (t *tracking) resetRun() {
 	t.ProtocolVersion = nil
 	t.Open, t.Owners, t.Steps = set[item]{}, map[item]string{}, set[item]{}
 	t.Subagents, t.Started, t.Answered = map[string]bool{}, set[string]{}, set[string]{}
-	t.Lanes, t.Calls = nil, nil
+	t.Lanes, t.Calls = lanes{}, nil
 	t.TouchedState = false
 }
 

@@ -12,26 +12,20 @@ func (t *Thread) verify(ev *Event) *Violation {
 	switch ev.Type {
 	case TextMessageStart:
 		return k.start(ev, itemText, ev.MessageID, "/messageId")
-	case TextMessageContent:
-		return k.carryOn(ev, itemText, ev.MessageID, "/messageId", false)
-	case TextMessageEnd:
-		return k.carryOn(ev, itemText, ev.MessageID, "/messageId", true)
+	case TextMessageContent, TextMessageEnd:
+		return k.carryOn(ev, itemText, ev.MessageID, "/messageId", ev.Type == TextMessageEnd)
 	case ReasoningMessageStart:
 		return k.start(ev, itemReasoning, ev.MessageID, "/messageId")
-	case ReasoningMessageContent:
-		return k.carryOn(ev, itemReasoning, ev.MessageID, "/messageId", false)
-	case ReasoningMessageEnd:
-		return k.carryOn(ev, itemReasoning, ev.MessageID, "/messageId", true)
+	case ReasoningMessageContent, ReasoningMessageEnd:
+		return k.carryOn(ev, itemReasoning, ev.MessageID, "/messageId", ev.Type == ReasoningMessageEnd)
 	case ReasoningStart:
 		return k.start(ev, itemSpan, ev.MessageID, "/messageId")
 	case ReasoningEnd:
 		return k.carryOn(ev, itemSpan, ev.MessageID, "/messageId", true)
 	case ToolCallStart:
 		return k.startCall(ev)
-	case ToolCallArgs:
-		return k.carryOn(ev, itemCall, ev.ToolCallID, "/toolCallId", false)
-	case ToolCallEnd:
-		return k.carryOn(ev, itemCall, ev.ToolCallID, "/toolCallId", true)
+	case ToolCallArgs, ToolCallEnd:
+		return k.carryOn(ev, itemCall, ev.ToolCallID, "/toolCallId", ev.Type == ToolCallEnd)
 	case ToolCallResult:
 		k.Owners[itemOf(itemText, ev.MessageID)] = ev.SubagentRunID
 	case StepStarted, StepFinished:
