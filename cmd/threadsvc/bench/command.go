@@ -1,0 +1,168 @@
+// Package bench is the benchmark of threadsvc: it loads a server with generated AG-UI streams, measures what that costs the
+// service and Postgres, and compares it with yardsticks on the same Postgres and with the same events.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadsvc/threadsvc/store/yardstick"
+)
+
+// Command returns the command bench. It fails if anything but the full success of every call is seen.
+func Command() *cobra.Command { return newCommand(launchProcess) }
+
+func newCommand(launch launcher) *cobra.Command {
+	o := defaultOptions()
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure throughput, latency and cost",
+		Long: "Measure what a server takes and what that costs: events per second, acknowledgement latency, WAL, storage,\n" +
+			"processor time, memory. By default a private Postgres, which syncs to disk, and a server are started for it.\n" +
+			"\nProfiles:" + profileHelp(),
+		Example: "  threadsvc bench --profile flood --repeat 5\n" +
+			"  threadsvc bench --threads 16 --batch 1 --unacked 1 --alone\n" +
+			"  threadsvc bench --address 127.0.0.1:8980 --database-url postgres://app@db.internal/threads",
+		Args: cobra.NoArgs,
+	}
+	o.add(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if o.Profile != "" {
+			if err := applyProfile(c.Flags(), o.Profile); err != nil {
+				return err
+			}
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		report, err := runBench(c.Context(), &o, launch, c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return report.writeJSON(c.OutOrStdout())
+		}
+		return report.writeText(c.OutOrStdout())
+	}
+	return c
+}
+
+// bench is one execution of the command.
+type bench struct {
+	o          *Options
+	launch     launcher
+	cluster    *cluster
+	db         *yardstick.DB
+	postmaster int // 0 if it is not on this machine
+	progress   *progress
+	left       []string // threads to delete at the end
+}
+
+func runBench(ctx context.Context, o *Options, launch launcher, stderr io.Writer) (_ *report, err error) {
+	variants := []*Variant{&o.Variant}
+	for _, flags := range o.Against {
+		v, err := o.variant(flags)
+		if err != nil {
+			return nil, err
+		}
+		variants = append(variants, v)
+	}
+	b := &bench{o: o, launch: launch, progress: startProgress(stderr)}
+	defer b.progress.stop()
+	b.progress.show("starting Postgres", 0)
+	if b.cluster, err = openCluster(ctx, o); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.cluster.close()) }()
+	if b.db, err = yardstick.Open(ctx, b.cluster.url); err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, b.db.Close(ctx))
+	}()
+	return b.repeat(ctx, variants)
+}
+
+// repeat measures everything as often as asked for and takes the medians.
+func (b *bench) repeat(ctx context.Context, variants []*Variant) (*report, error) {
+	server, err := b.db.Server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.postmaster = postmasterOf(server.BackendPID)
+	b.o.YardstickConns = min(b.o.YardstickConns, max(1, server.MaxConnections-20))
+	var all [][]measurement
+	name := fmt.Sprintf("bench-%d-%d", time.Now().UnixMilli(), os.Getpid())
+	for i := range b.o.Repeat {
+		b.progress.prefix(fmt.Sprintf("%d of %d", i+1, b.o.Repeat))
+		once, err := b.once(ctx, variants, fmt.Sprintf("%s-%d", name, i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, once)
+	}
+	b.progress.stop()
+	if b.cluster.private == nil && !b.o.Keep {
+		if err := b.deleteThreads(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return newReport(b.o, variants, server, all), nil
+}
+
+// once measures the service in each variant, and the yardsticks with the events of the first.
+func (b *bench) once(ctx context.Context, variants []*Variant, name string) ([]measurement, error) {
+	first, err := b.newPlan(variants[0], name)
+	if err != nil {
+		return nil, err
+	}
+	var all []measurement
+	if b.o.Single { // before anything else, since it is about an idle database
+		m, err := b.yardstick(ctx, "single", first)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	for i, v := range variants {
+		p, label := first, subject
+		if i > 0 {
+			label = b.o.Against[i-1]
+			if p, err = b.newPlan(v, fmt.Sprintf("%s-%d", name, i)); err != nil {
+				return nil, err
+			}
+		}
+		m, err := b.service(ctx, v, p, label)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	for _, y := range []struct {
+		name string
+		want bool
+	}{{"floor", b.o.Floor}, {"naive", b.o.Naive}, {"alone", b.o.Alone}} {
+		if !y.want {
+			continue
+		}
+		m, err := b.yardstick(ctx, y.name, first)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (b *bench) newPlan(v *Variant, name string) (*plan, error) {
+	b.progress.show("writing events", 0)
+	return newPlan(v.Workload, name)
+}

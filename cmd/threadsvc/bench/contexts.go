@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+)
+
+const (
+	contextThreads = 16 // how many threads' contexts are read
+	contextRounds  = 5  // how often each once it was read before
+)
+
+// contexts measures how long contexts take to be read: by a server that has just been started, again, and, as bare texts,
+// straight from Postgres. Of a server that is somebody's the first reads are not cold, and not reported.
+func (s *session) contexts(ctx context.Context) (err error) {
+	s.progress.show("reading contexts", 0)
+	one := *s.v
+	one.Nodes = 1
+	nodes, err := startNodes(ctx, s.launch, s.cluster, s.o, &one)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopNodes(nodes)) }()
+	conns, err := dialAll([]string{nodes[0].address}, 1)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conns)
+	if _, _, err := getContext(ctx, conns[0], s.driver.streams[0].id+"-none"); status.Code(err) != codes.NotFound {
+		return fmt.Errorf("bench: the context of a thread that does not exist: %w", err)
+	}
+	texts, cold, warm, err := s.readContexts(ctx, conns[0])
+	if err != nil {
+		return err
+	}
+	selects, err := s.db.Select(ctx, texts, contextRounds)
+	if err != nil {
+		return err
+	}
+	bytes := 0
+	for _, text := range texts {
+		bytes += len(text)
+	}
+	s.m.Values["context_bytes"] = float64(bytes) / float64(len(texts))
+	s.m.Values["context_warm_ms"], s.m.Values["context_select_ms"] = median(warm), median(selects)
+	if len(s.o.Addresses) == 0 {
+		s.m.Values["context_cold_ms"] = median(cold)
+	}
+	return nil
+}
+
+func (s *session) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
+	for round := range contextRounds + 1 {
+		for i := range min(contextThreads, len(s.driver.streams)) {
+			text, took, err := getContext(ctx, conn, s.driver.streams[i].id)
+			if err != nil {
+				return nil, nil, nil, fmt.Errorf("bench: read a context: %w", err)
+			}
+			if round > 0 {
+				warm = append(warm, took)
+				continue
+			}
+			texts, cold = append(texts, text), append(cold, took)
+		}
+	}
+	return texts, cold, warm, nil
+}
+
+// median is in milliseconds. It sorts the values.
+func median(values []time.Duration) float64 {
+	slices.Sort(values)
+	return milliseconds(quantile(values, 0.5))
+}
+
+func getContext(ctx context.Context, conn *grpc.ClientConn, id string) ([]byte, time.Duration, error) {
+	started := time.Now()
+	stream, err := threadsvcv1.NewThreadServiceClient(conn).GetContext(ctx, &threadsvcv1.GetContextRequest{Thread: nameOf(id)})
+	if err != nil {
+		return nil, 0, err
+	}
+	var text []byte
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return text, time.Since(started), nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if info := part.GetInfo(); info != nil {
+			text = make([]byte, 0, info.GetInputSize())
+		}
+		text = append(text, part.GetInputChunk()...)
+	}
+}
+
+// deleteThreads removes what the benchmark left in a database that is somebody's.
+func (b *bench) deleteThreads(ctx context.Context) (err error) {
+	one := b.o.Variant
+	one.Nodes = 1
+	nodes, err := startNodes(ctx, b.launch, b.cluster, b.o, &one)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopNodes(nodes)) }()
+	conns, err := dialAll([]string{nodes[0].address}, 1)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conns)
+	client := threadsvcv1.NewThreadServiceClient(conns[0])
+	for _, id := range b.left {
+		_, err := client.DeleteThread(ctx, &threadsvcv1.DeleteThreadRequest{Thread: nameOf(id)})
+		if err != nil && status.Code(err) != codes.NotFound {
+			return fmt.Errorf("bench: delete thread %s: %w", id, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store/yardstick"
+)
+
+// Where --growth looks: at the growthWindow runs up to lastOfEarly, which have run 10 in their middle, and at the last ones.
+const (
+	growthWindow = 10
+	lastOfEarly  = 15
+)
+
+// session is one measurement of the service.
+type session struct {
+	*bench
+	v      *Variant
+	nodes  []*node
+	driver *driver
+	m      measurement
+}
+
+// measure warms up, sends the measured runs, and reads what they cost.
+func (s *session) measure(ctx context.Context) error {
+	if err := s.db.Checkpoint(ctx); err != nil { // before the warm-up, which then pays for the first touch of pages
+		return err
+	}
+	if err := s.warmUp(ctx); err != nil {
+		return err
+	}
+	rows, tables, err := s.sizes(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.usage(ctx, s.nodes)
+	if err != nil {
+		return err
+	}
+	total, err := s.load(ctx)
+	if err != nil {
+		return err
+	}
+	if total.events == 0 {
+		return fmt.Errorf("bench: nothing was acknowledged within --duration %v", s.v.Duration)
+	}
+	after, err := s.usage(ctx, s.nodes)
+	if err != nil {
+		return err
+	}
+	s.m.set(total, s.driver.plan.perRun(), before, after)
+	s.memory()
+	return s.setSizes(ctx, total, before.wal, rows, tables)
+}
+
+// warmUpAtOnce bounds the threads that are warmed up at the same time, so that thousands of them do not ask for their first
+// load at one moment.
+const warmUpAtOnce = 256
+
+// warmUp sends the runs before the measurement.
+func (s *session) warmUp(ctx context.Context) error {
+	s.progress.show("warming up", s.driver.plan.events(0, s.v.Warmup))
+	_, err := s.driver.send(ctx, s.v.Warmup, pacing{unacked: s.v.Unacked, atOnce: warmUpAtOnce})
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, s.v.Settle)
+}
+
+// load sends the measured runs, as a whole or, if the growth is wanted, in parts.
+func (s *session) load(ctx context.Context) (*tally, error) {
+	last := s.v.Warmup + s.v.Runs
+	s.progress.show(s.m.Name, s.driver.plan.events(s.v.Warmup, last))
+	pace := pacing{unacked: s.v.Unacked, rate: s.v.Pace, until: time.Now().Add(s.v.Duration)}
+	if !s.v.Growth {
+		return s.driver.send(ctx, last, pace)
+	}
+	total := &tally{}
+	bounds := []int{lastOfEarly - growthWindow, lastOfEarly, last - growthWindow, last}
+	var at [4]int64
+	for i, bound := range bounds {
+		part, err := s.driver.send(ctx, max(bound, s.v.Warmup), pace)
+		if err != nil {
+			return nil, err
+		}
+		total.add(part)
+		if err := s.settle(ctx, s.v.Settle); err != nil {
+			return nil, err
+		}
+		if at[i], err = s.db.RowBytes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if time.Now().After(pace.until) && s.driver.unfinished() {
+		return nil, fmt.Errorf("bench: --duration %v is too short for --growth", s.v.Duration)
+	}
+	runs := float64(growthWindow * s.v.Threads)
+	s.m.Values["growth_early"] = float64(at[1]-at[0]) / runs
+	s.m.Values["growth_late"] = float64(at[3]-at[2]) / runs
+	return total, nil
+}
+
+func (d *driver) unfinished() bool {
+	return slices.ContainsFunc(d.streams, func(s *stream) bool { return s.next < len(s.batches) })
+}
+
+func (s *session) sizes(ctx context.Context) (rows, tables int64, err error) {
+	if rows, err = s.db.RowBytes(ctx); err != nil {
+		return 0, 0, err
+	}
+	tables, err = s.db.TableBytes(ctx)
+	return rows, tables, err
+}
+
+// memory sets the memory of the servers, whose streams are still open.
+func (s *session) memory() {
+	var now, peak int64
+	for _, n := range s.nodes {
+		a, b, ok := memoryOf(n.pid)
+		if n.pid == 0 || !ok {
+			return
+		}
+		now, peak = now+a, peak+b
+	}
+	s.m.Values["memory_mib"], s.m.Values["memory_peak_mib"] = float64(now)/(1<<20), float64(peak)/(1<<20)
+}
+
+// setSizes reads the sizes once the work in the background is done. What that wrote to the WAL counts.
+func (s *session) setSizes(ctx context.Context, total *tally, walBefore, rowsBefore, tablesBefore int64) error {
+	s.progress.show("reading sizes", 0)
+	if err := s.settle(ctx, s.v.Settle); err != nil {
+		return err
+	}
+	wal, err := s.db.WAL(ctx)
+	if err != nil {
+		return err
+	}
+	rows, tables, err := s.sizes(ctx)
+	if err != nil {
+		return err
+	}
+	perRun := s.driver.plan.perRun()
+	s.m.setBytes("wal", wal-walBefore, total, perRun)
+	s.m.setBytes("rows", rows-rowsBefore, total, perRun)
+	s.m.setBytes("tables", tables-tablesBefore, total, perRun)
+	return nil
+}
+
+// verify ends the streams and checks that threads have what was acknowledged.
+func verify(ctx context.Context, d *driver, conns []*grpc.ClientConn) error {
+	if !d.unfinished() {
+		if err := d.close(); err != nil {
+			return err
+		}
+	}
+	const most = 100
+	for i, s := range d.streams[:min(most, len(d.streams))] {
+		client := threadsvcv1.NewThreadServiceClient(conns[i%len(conns)])
+		resp, err := client.GetThread(ctx, &threadsvcv1.GetThreadRequest{Thread: nameOf(s.id)})
+		if err != nil {
+			return fmt.Errorf("bench: read thread %s back: %w", s.id, err)
+		}
+		if got := resp.GetThread().GetVersion(); got != s.version {
+			return fmt.Errorf("bench: thread %s has version %d, but %d was acknowledged", s.id, got, s.version)
+		}
+	}
+	return nil
+}
+
+// runYardstick runs a yardstick by its name.
+func (b *bench) runYardstick(ctx context.Context, name string, threads []yardstick.Thread, p *plan) (yardstick.Result, error) {
+	switch name {
+	case "floor":
+		return b.db.Floor(ctx, threads, b.o.YardstickTime)
+	case "naive":
+		return b.db.Naive(ctx, threads, p.states, b.o.YardstickConns, b.o.YardstickTime)
+	case "alone":
+		for i := range threads {
+			threads[i].ID += "-alone"
+		}
+		return b.db.Alone(ctx, threads, b.o.YardstickConns, b.o.YardstickTime)
+	default:
+		return b.db.Single(ctx, threads[0], singleCommits)
+	}
+}
+
+// singleCommits is how many rows the yardstick single commits.
+const singleCommits = 1000
+
+// single are the events of batches, each as a batch.
+func single(batches []yardstick.Batch) (all []yardstick.Batch) {
+	for _, b := range batches {
+		for i := range b.Events {
+			all = append(all, yardstick.Batch{Offset: b.Offset + uint64(i), Events: b.Events[i : i+1]})
+		}
+	}
+	return all
+}
