@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -27,11 +29,19 @@ const (
 // maxAttempts bounds how often a call is tried.
 const maxAttempts = 4
 
-// retry runs op until it succeeds, its error is not safe to retry, or the attempts or the time are used up.
+// retry runs op until it succeeds, its error is not safe to retry, or the attempts or the time are used up. The second
+// attempt follows at once, since a stale connection or another transaction's lock is the common cause; those after it wait
+// longer and longer, so as not to overrun a database that is starting.
 func retry(ctx context.Context, safe func(error) bool, op func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := op()
 		if err == nil || attempt == maxAttempts || ctx.Err() != nil || !safe(err) {
+			return err
+		}
+		wait := time.Duration(attempt-1) * (20*time.Millisecond + rand.N(20*time.Millisecond))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
 			return err
 		}
 	}

@@ -17,6 +17,9 @@ func (d *DB) Alone(ctx context.Context, threads []Thread, conns int, limit time.
 		return Result{}, err
 	}
 	defer closeAll(pool)
+	if err := prepare(ctx, pool); err != nil {
+		return Result{}, err
+	}
 	end := time.Now().Add(limit)
 	return work(ctx, pool, func(ctx context.Context, at int, conn *pgx.Conn) (*Result, error) {
 		done := &Result{}

@@ -27,6 +27,9 @@ func (d *DB) Floor(ctx context.Context, threads []Thread, limit time.Duration) (
 		return Result{}, err
 	}
 	defer closeAll(conns)
+	if err := prepare(ctx, conns); err != nil {
+		return Result{}, err
+	}
 	var next atomic.Int64
 	end := time.Now().Add(limit)
 	return work(ctx, conns, func(ctx context.Context, _ int, conn *pgx.Conn) (*Result, error) {

@@ -30,6 +30,13 @@ func (d *DB) Naive(ctx context.Context, threads []Thread, states [][]byte, conns
 			return Result{}, fmt.Errorf("yardstick: insert a thread: %w", err)
 		}
 	}
+	for _, conn := range pool {
+		for _, sql := range []string{sqlNaiveEvent, sqlNaiveState} {
+			if _, err := conn.Prepare(ctx, sql, sql); err != nil {
+				return Result{}, fmt.Errorf("yardstick: prepare a statement: %w", err)
+			}
+		}
+	}
 	end := time.Now().Add(limit)
 	return work(ctx, pool, func(ctx context.Context, at int, conn *pgx.Conn) (*Result, error) {
 		n := &naive{conn: conn, states: states, end: end}

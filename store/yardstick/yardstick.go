@@ -67,6 +67,16 @@ func (r *Result) count(b *Batch) {
 // ErrNothingDone is returned when the time allowed was too short for a single commit.
 var ErrNothingDone = errors.New("yardstick: nothing was committed within the time allowed")
 
+// prepare makes the connections know the statement that insert uses.
+func prepare(ctx context.Context, conns []*pgx.Conn) error {
+	for _, conn := range conns {
+		if err := insert(ctx, conn, nil, &Result{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // work runs one goroutine for each connection until all are done or one fails, and adds up what they did.
 func work(ctx context.Context, conns []*pgx.Conn, do func(context.Context, int, *pgx.Conn) (*Result, error)) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
