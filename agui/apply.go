@@ -104,6 +104,9 @@ func (t *Thread) verifyGrowth(ev *Event) *Violation {
 	case StepStarted, SubagentStarted: // only the tracking grows
 		size = 0
 	case StateSnapshot:
+		if len(ev.Snapshot) > t.lim.State {
+			return &Violation{ContextTooLarge, "/snapshot", fmt.Sprintf("the state would exceed %d bytes", t.lim.State)}
+		}
 		size -= t.stateSize()
 	case MessagesSnapshot:
 		size = len(ev.Text) + t.stateSize()

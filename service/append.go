@@ -3,9 +3,7 @@ package service
 import (
 	"context"
 	"errors"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"fmt"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -100,7 +98,10 @@ func (s *Service) append(ctx context.Context, w *writer, batch *threadsvcv1.Even
 			return nil, err
 		}
 		out, first, err := s.tryAppend(ctx, l, w, batch)
-		if first == nil {
+		switch {
+		case errors.Is(err, errStale):
+			continue
+		case first == nil:
 			return out, err
 		}
 		if err := await(ctx, first); err != nil {
@@ -111,27 +112,72 @@ func (s *Service) append(ctx context.Context, w *writer, batch *threadsvcv1.Even
 }
 
 // tryAppend is append on a thread whose lock is held, which it lets go. If the batch can only be judged when a commit is
-// done, it returns that commit.
+// done, it returns that commit. An outcome that no commit will confirm is only good if the thread is current.
 func (s *Service) tryAppend(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) (_ *outcome, first *pending, _ error) {
 	defer s.letGo(l)
-	if busy := l.busy(); busy != nil && (l.head.StreamID != w.streamID || batch.GetOffset() < l.head.NextOffset) {
+	busy, before := l.busy(), l.head
+	if busy != nil && (l.head.StreamID != w.streamID || batch.GetOffset() < l.head.NextOffset) {
 		return nil, busy, nil
 	}
+	out, err := s.judge(ctx, l, w, batch)
+	if err == nil && out.commit == nil && busy == nil {
+		err = s.checkCurrent(ctx, l, &before)
+	}
+	return out, nil, err
+}
+
+// judge folds the part of a batch that is new, or refuses the batch.
+func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) (*outcome, error) {
 	if err := s.admit(ctx, l, w, batch); err != nil {
-		out, err := s.notAdmitted(ctx, l, w, batch, err)
-		return out, nil, err
+		return s.notAdmitted(ctx, l, w, batch, err)
 	}
 	next := l.head.NextOffset
 	if batch.GetOffset() > next {
-		return refusedAt(l, errOffsetGap(next)), nil, nil
+		return refusedAt(l, errOffsetGap(next)), nil
 	}
 	again := min(next-batch.GetOffset(), uint64(len(batch.GetEvents())))
 	if again > 0 {
 		if err := s.compare(ctx, l, w, batch, again); err != nil {
-			return refusedAt(l, err), nil, nil
+			return refusedAt(l, err), nil
 		}
 	}
-	return s.fold(ctx, l, batch.GetEvents()[again:]), nil, nil
+	return s.fold(ctx, l, batch.GetEvents()[again:]), nil
+}
+
+// errStale says that another node has written the thread since it was loaded here; it has been dropped.
+var errStale = fmt.Errorf("service: the thread in memory is not current: %w", store.ErrConflict)
+
+// checkCurrent returns errStale, and drops the thread, unless its head as it was before the call is the one that is
+// committed. A commit finds that out by itself; what is refused, or answered without one, must be checked. The lock must
+// be held, and nothing have been queued before the call.
+func (s *Service) checkCurrent(ctx context.Context, l *live, before *store.Head) error {
+	head, err := s.head(ctx, l.key)
+	if errors.Is(err, store.ErrNotFound) {
+		head, err = store.Head{}, nil
+		if before.Version == 0 {
+			return nil
+		}
+	}
+	if err == nil && (head.Version != before.Version || head.Fence != before.Fence || head.Hash != before.Hash) {
+		err = errStale
+	}
+	if err != nil {
+		s.cache.drop(l)
+	}
+	return err
+}
+
+// refresh drops what is in memory of a thread if another node has written it since: a producer that opens a stream may
+// come from there, and would be told of a conflict otherwise.
+func (s *Service) refresh(ctx context.Context, w *writer) {
+	l, err := s.acquire(ctx, w.key, w.threadID)
+	if err != nil {
+		return // the first batch will tell
+	}
+	defer s.letGo(l)
+	if l.busy() == nil {
+		_ = s.checkCurrent(ctx, l, &l.head)
+	}
 }
 
 // refusedAt is the outcome of a batch of which nothing was taken.
@@ -163,11 +209,19 @@ func (s *Service) fold(ctx context.Context, l *live, events [][]byte) *outcome {
 	l.seal(p, s.cfg.FoldBytes)
 	out.progress.NextOffset, out.progress.Version = l.head.NextOffset, l.head.Version
 	if out.refused != nil && p.bytes == 0 { // the batch brought nothing, not even a run
-		l.cancel(p)
-		s.cache.drop(l)
+		s.forget(l, p)
 		out.commit = l.inflight
 	}
 	return out
+}
+
+// forget cancels a pending commit that turned out to be empty. If a stream was opened for it, the thread is dropped, since
+// nobody may ever continue that stream.
+func (s *Service) forget(l *live, p *pending) {
+	l.cancel(p)
+	if l.head.Fence != p.commit.ExpectFence || p.commit.Create != nil {
+		s.cache.drop(l)
+	}
 }
 
 // refuse closes the run because of a violation, unless the violation leaves it open.
@@ -247,7 +301,7 @@ func await(ctx context.Context, p *pending) error {
 // letGo releases a thread and accounts for what it takes now. After a panic the thread is dropped with what it queued.
 func (s *Service) letGo(l *live) {
 	if r := recover(); r != nil {
-		l.abandon(status.Error(codes.Internal, "internal error"))
+		l.abandon(fmt.Errorf("service: panic while folding: %v", r))
 		s.cache.drop(l)
 		l.release()
 		panic(r)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -25,7 +27,7 @@ const conformanceEnv = "THREADSVC_CONFORMANCE"
 // made of it.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	cases := conformanceCases(t)
+	cases, own := conformanceCases(t)
 	client := newServer(t, service.Config{})
 	killed := startProcess(t, storetest.Database(t))
 	ways := []struct {
@@ -35,14 +37,16 @@ func TestConformance(t *testing.T) {
 		{"one event per request", sendStream},
 		{"one batch", sendBatch},
 		{"recorded as it passes by", sendUnannounced},
-		{"server killed between any two events", func(t *testing.T, c *conformance.Case, run *recorded) { sendKilling(t, c, run, killed) }},
+		{"server killed between any two events", func(t *testing.T, c *conformance.Case, run *recorded) {
+			sendKilling(t, c, run, killed, killsAt(slices.Index(names(cases), c.Name), own))
+		}},
 	}
 	passed := 0
 	for i := range cases {
 		c := &cases[i]
 		ok := true
 		for _, way := range ways {
-			run := &recorded{client: client, thread: c.ThreadID(), tenant: way.name, observed: conformance.Observed{FailedAt: -1}}
+			run := &recorded{client: client, thread: c.ThreadID(), tenant: way.name + "/" + c.Name, observed: conformance.Observed{FailedAt: -1}}
 			if way.name == ways[3].name {
 				run.client = dial(t, killed.address)
 			}
@@ -61,14 +65,32 @@ func TestConformance(t *testing.T) {
 	fmt.Printf("conformance: %d/%d\n", passed, len(cases))
 }
 
-func conformanceCases(t *testing.T) []conformance.Case {
+// killsAt says before which events of a case the server is killed: every one, but for the many cases of this project one in
+// four, each case at other places, unless -conformance.kill is given.
+func killsAt(index, own int) func(event int) bool {
+	return func(event int) bool { return *killEverywhere || index >= own || (event+index)%4 == 0 }
+}
+
+var killEverywhere = flag.Bool("conformance.kill", false, "kill the server between any two events of every stream")
+
+func names(cases []conformance.Case) []string {
+	var all []string
+	for i := range cases {
+		all = append(all, cases[i].Name)
+	}
+	return all
+}
+
+// conformanceCases returns all cases, of which the first own are this project's.
+func conformanceCases(t *testing.T) (_ []conformance.Case, own int) {
 	cases := must(conformance.Own())(t)
+	own = len(cases)
 	for _, dir := range []string{"../../shared/conformance", os.Getenv(conformanceEnv)} {
 		if _, err := os.Stat(dir); dir != "" && err == nil {
 			cases = append(cases, must(conformance.Load(dir))(t)...)
 		}
 	}
-	return cases
+	return cases, own
 }
 
 // recorded is one stream on its way through the service.
@@ -150,11 +172,13 @@ func sendUnannounced(t *testing.T, c *conformance.Case, run *recorded) {
 	run.send(t, &threadsvcv1.RunHandle{Thread: run.name(), RunId: c.RunID()}, 0, c.Stream)
 }
 
-func sendKilling(t *testing.T, c *conformance.Case, run *recorded, server *process) {
+func sendKilling(t *testing.T, c *conformance.Case, run *recorded, server *process, kills func(event int) bool) {
 	handle := run.start(t, c)
 	for i := range c.Stream {
-		server.kill()
-		server.start()
+		if kills(i) {
+			server.kill()
+			server.start()
+		}
 		if !run.send(t, handle, uint64(i), c.Stream[i:i+1]) {
 			return
 		}

@@ -169,7 +169,7 @@ func errInput(err error) error {
 	switch {
 	case errors.As(err, &v):
 		reason := threadsvcv1.ErrorReason_ERROR_REASON_INVALID_INPUT
-		if !v.Fatal() {
+		if !v.Fatal() || v.Code == agui.PatchLimit {
 			reason = threadsvcv1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED
 		}
 		return refuse(reason, fmt.Sprintf("%s: %s", v.Code, v.Detail), "code", string(v.Code), "path", v.Path)

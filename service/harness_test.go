@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,14 +35,29 @@ func newServer(t testing.TB, cfg service.Config) threadsvcv1.ThreadServiceClient
 // serveDatabase adds a server to a database.
 func serveDatabase(t testing.TB, url string, cfg service.Config) threadsvcv1.ThreadServiceClient {
 	t.Helper()
+	return dial(t, startNode(t, openStore(t, url), cfg).address)
+}
+
+func openStore(t testing.TB, url string) *store.Postgres {
+	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{URL: url, MaxConns: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveStore(t, db, cfg)
+	return db
 }
 
-func serveStore(t testing.TB, db store.Store, cfg service.Config) threadsvcv1.ThreadServiceClient {
+// node is a server within the test's process.
+type node struct {
+	address string
+	service *service.Service
+	// stop stops the server and returns what Serve did, when nothing of it runs any more. It is called when the test
+	// ends, if it was not before.
+	stop func() error
+}
+
+// startNode serves a store, which it takes over.
+func startNode(t testing.TB, db store.Store, cfg service.Config) *node {
 	t.Helper()
 	s := service.New(db, cfg)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,28 +66,38 @@ func serveStore(t testing.TB, db store.Store, cfg service.Config) threadsvcv1.Th
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	server := service.NewServer(s, service.ServerConfig{DrainTimeout: 5 * time.Second})
+	server := service.NewServer(s, service.ServerConfig{DrainTimeout: 5 * time.Second, HealthInterval: 50 * time.Millisecond})
 	go func() { served <- server.Serve(ctx, listener) }()
-	t.Cleanup(func() {
+	stop := sync.OnceValue(func() error {
 		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		err := <-served
 		s.Close()
 		db.Close()
+		return err
 	})
-	return dial(t, listener.Addr().String())
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return &node{address: listener.Addr().String(), service: s, stop: stop}
 }
 
-func dial(t testing.TB, address string) threadsvcv1.ThreadServiceClient {
+func dial(t testing.TB, address string, options ...grpc.DialOption) threadsvcv1.ThreadServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return threadsvcv1.NewThreadServiceClient(connection(t, address, options...))
+}
+
+func connection(t testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20), grpc.WaitForReady(true)))
+	conn, err := grpc.NewClient(address, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return threadsvcv1.NewThreadServiceClient(conn)
+	return conn
 }
 
 // process is a server in a process of its own, which can be killed.

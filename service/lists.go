@@ -27,7 +27,7 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 	if err := checkTenant("tenant", req.GetTenant()); err != nil {
 		return nil, err
 	}
-	place, err := readToken(req.GetPageToken(), 8+16)
+	place, err := readPlace(req, 8+16)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 
 // ListMessages implements the contract.
 func (s *Service) ListMessages(ctx context.Context, req *threadsvcv1.ListMessagesRequest) (*threadsvcv1.ListMessagesResponse, error) {
-	place, err := readToken(req.GetPageToken(), 8)
+	place, err := readPlace(req, 8)
 	if err != nil {
 		return nil, statusOf(err, s.cfg.Logger).Err()
 	}
@@ -109,7 +109,7 @@ func (s *Service) ListRuns(ctx context.Context, req *threadsvcv1.ListRunsRequest
 }
 
 func (s *Service) listRuns(ctx context.Context, req *threadsvcv1.ListRunsRequest) (*threadsvcv1.ListRunsResponse, error) {
-	key, place, err := s.listPlace(ctx, req.GetThread(), req.GetPageToken(), 8)
+	key, place, err := s.listPlace(ctx, req.GetThread(), req, 8)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (s *Service) ListWarnings(ctx context.Context, req *threadsvcv1.ListWarning
 }
 
 func (s *Service) listWarnings(ctx context.Context, req *threadsvcv1.ListWarningsRequest) (*threadsvcv1.ListWarningsResponse, error) {
-	key, place, err := s.listPlace(ctx, req.GetThread(), req.GetPageToken(), 8+4)
+	key, place, err := s.listPlace(ctx, req.GetThread(), req, 8+4)
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +180,12 @@ func (s *Service) listWarnings(ctx context.Context, req *threadsvcv1.ListWarning
 }
 
 // listPlace checks what lists of a thread's rows have in common, and that the thread exists.
-func (s *Service) listPlace(ctx context.Context, name *threadsvcv1.ThreadName, token string, size int) (store.Key, []byte, error) {
+func (s *Service) listPlace(ctx context.Context, name *threadsvcv1.ThreadName, page pageRequest, size int) (store.Key, []byte, error) {
 	key, err := threadKey(name, "thread")
 	if err != nil {
 		return key, nil, err
 	}
-	place, err := readToken(token, size)
+	place, err := readPlace(page, size)
 	if err != nil {
 		return key, nil, err
 	}
@@ -193,9 +193,9 @@ func (s *Service) listPlace(ctx context.Context, name *threadsvcv1.ThreadName, t
 	return key, place, err
 }
 
-// pageSize returns the size of a page that was asked for.
+// pageSize returns the size of a page that was asked for and is not negative.
 func pageSize(asked int32, absent, most int) int {
-	if asked <= 0 {
+	if asked == 0 {
 		return absent
 	}
 	return min(int(asked), most)
@@ -204,12 +204,21 @@ func pageSize(asked int32, absent, most int) int {
 // writeToken writes a page token: the place in the order of the list after which the next page starts.
 func writeToken(place []byte) string { return base64.RawURLEncoding.EncodeToString(place) }
 
-// readToken reads a page token of so many bytes; nil for the first page.
-func readToken(token string, size int) ([]byte, error) {
-	if token == "" {
+// pageRequest is what the requests of all lists have.
+type pageRequest interface {
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+// readPlace checks a page's size and reads its token, of so many bytes; nil for the first page.
+func readPlace(page pageRequest, size int) ([]byte, error) {
+	if page.GetPageSize() < 0 {
+		return nil, errField("page_size", "must not be negative")
+	}
+	if page.GetPageToken() == "" {
 		return nil, nil
 	}
-	place, err := base64.RawURLEncoding.DecodeString(token)
+	place, err := base64.RawURLEncoding.DecodeString(page.GetPageToken())
 	if err != nil || len(place) != size {
 		return nil, errField("page_token", "is not one of this list")
 	}

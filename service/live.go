@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
@@ -80,7 +81,7 @@ func (l *live) memory() int64 {
 func (l *live) load(threadID string, loaded *store.Loaded, lim agui.Limits) ([]error, error) {
 	if loaded == nil {
 		l.thread = agui.NewThread(threadID, lim)
-		l.head = store.Head{Key: l.key}
+		l.head = store.Head{Key: l.key, ThreadID: threadID, Fence: firstFence()}
 		return nil, nil
 	}
 	thread, unreadable, err := restore(threadID, loaded, lim)
@@ -94,6 +95,10 @@ func (l *live) load(threadID string, loaded *store.Loaded, lim agui.Limits) ([]e
 	return unreadable, nil
 }
 
+// firstFence is where the fencing tokens of a new thread start: anywhere, so that a token of a thread of the same name that
+// was deleted is none of this one.
+func firstFence() uint64 { return rand.Uint64N(1 << 48) }
+
 // restore makes the thread that was loaded. Entries that cannot be read are passed over and returned as errors.
 func restore(threadID string, loaded *store.Loaded, lim agui.Limits) (*agui.Thread, []error, error) {
 	thread, err := agui.Restore(threadID, loaded.Fold, [32]byte{}, lim)
@@ -102,6 +107,7 @@ func restore(threadID string, loaded *store.Loaded, lim agui.Limits) (*agui.Thre
 	}
 	var unreadable []error
 	for _, segment := range loaded.Tail {
+		thread.Skip(segment.FirstVersion - 1) // the end of the segment before may have been unreadable
 		if segment.Err != nil {
 			unreadable = append(unreadable, segment.Err)
 			thread.Skip(segment.LastVersion)

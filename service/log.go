@@ -76,7 +76,8 @@ func (o *logSender) segment(segment *store.Segment, from uint64) error {
 	if segment.Err != nil {
 		return o.unreadable(max(segment.FirstVersion, from), segment.LastVersion)
 	}
-	entries, err := agui.DecodeEntries(segment.Entries)
+	entries, _ := agui.DecodeEntries(segment.Entries)
+	entries = entries[:min(uint64(len(entries)), segment.LastVersion-segment.FirstVersion+1)]
 	for i := range entries {
 		version := segment.FirstVersion + uint64(i)
 		if version < from {
@@ -86,7 +87,7 @@ func (o *logSender) segment(segment *store.Segment, from uint64) error {
 			return err
 		}
 	}
-	if read := segment.FirstVersion + uint64(len(entries)); err != nil && read <= segment.LastVersion {
+	if read := segment.FirstVersion + uint64(len(entries)); read <= segment.LastVersion {
 		return o.unreadable(max(read, from), segment.LastVersion)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (o *logSender) entry(segment *store.Segment, version uint64, e *agui.Entry)
 		err := o.add(n, func(next *threadsvcv1.ReadLogResponse) {
 			next.Entries = append(next.Entries, &threadsvcv1.LogEntry{
 				Version: version, Kind: kinds[e.Kind], RunId: segment.RunID, Offset: e.Offset, Payload: payload[:n],
-				CommitTime: timestamp(segment.CommittedAt), Inert: e.Flags&agui.FlagInert != 0, PayloadContinues: n < len(payload),
+				CommitTime: timestamp(segment.CommitTime(version)), Inert: e.Flags&agui.FlagInert != 0, PayloadContinues: n < len(payload),
 			})
 		})
 		if payload = payload[n:]; err != nil || len(payload) == 0 {

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
@@ -166,6 +164,6 @@ func (v *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.Str
 func (v *Server) recovered(method string, err *error) {
 	if r := recover(); r != nil {
 		v.service.cfg.Logger.Error("panic", "method", method, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "internal error")
+		*err = refuse(threadsvcv1.ErrorReason_ERROR_REASON_INTERNAL, "internal error").status().Err()
 	}
 }

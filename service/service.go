@@ -31,6 +31,9 @@ type Config struct {
 	Committers, CommitThreads int
 	// StoreTimeout bounds every call of the store.
 	StoreTimeout time.Duration
+	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
+	// negative means none.
+	MergeRate int64
 	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
 	Window int
 	Logger *slog.Logger
@@ -46,6 +49,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Committers, 4)
 	orElse(&c.CommitThreads, 256)
 	orElse(&c.StoreTimeout, 10*time.Second)
+	orElse(&c.MergeRate, 16<<20)
 	orElse(&c.Window, 64)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -68,6 +72,7 @@ type Service struct {
 	store     store.Store
 	cache     *cache
 	committer *committer
+	merger    *merger
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
@@ -80,6 +85,7 @@ func New(st store.Store, cfg Config) *Service {
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
 	s.cache = newCache(cfg.CacheBytes)
 	s.committer = newCommitter(st, cfg, s.cache)
+	s.merger = newMerger(st, cfg)
 	return s
 }
 
@@ -91,6 +97,7 @@ func (s *Service) Drain() { s.drainOne.Do(func() { close(s.drain) }) }
 func (s *Service) Close() {
 	s.Drain()
 	s.streams.Wait()
+	s.merger.close()
 	s.committer.close()
 }
 

@@ -84,7 +84,7 @@ func checkStart(req *threadsvcv1.StartRunRequest) error {
 
 // decodeStart checks what the run is started with, by the rules for a RunAgentInput.
 func (s *Service) decodeStart(req *threadsvcv1.StartRunRequest) (agui.Event, []agui.Warning, error) {
-	input := inputText{}
+	input := inputText{depth: s.cfg.Limits.Depth}
 	input.string("threadId", req.GetThread().GetThreadId())
 	input.string("runId", req.GetRunId())
 	input.string("parentRunId", req.GetParentRunId())
@@ -98,6 +98,9 @@ func (s *Service) decodeStart(req *threadsvcv1.StartRunRequest) (agui.Event, []a
 }
 
 func (s *Service) decodeInput(input *inputText) (agui.Event, []agui.Warning, error) {
+	if input.wrong != nil {
+		return agui.Event{}, nil, errInput(input.wrong)
+	}
 	limits := s.cfg.Limits
 	limits.Event = limits.Context // a run input carries many messages; the request's size bounds it
 	decoded, warnings, v := agui.DecodeInput(input.close(), limits)
@@ -114,6 +117,18 @@ func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.
 		return nil, nil, err
 	}
 	defer s.letGo(l)
+	before := l.head
+	run, p, err := s.openRun(ctx, l, req, input, warnings)
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		if stale := s.checkCurrent(ctx, l, &before); stale != nil {
+			err = stale
+		}
+	}
+	return run, p, err
+}
+
+// openRun opens the run on a thread whose lock is held, or refuses.
+func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning) (*started, *pending, error) {
 	hash := inputHash(req)
 	if l.exists {
 		run, err := s.startedBefore(ctx, l, req, hash)
@@ -269,8 +284,20 @@ func inputHash(req *threadsvcv1.StartRunRequest) [32]byte {
 	return sha256.Sum256(append([]byte("StartRun\x00"), text...))
 }
 
-// inputText writes the text of a RunAgentInput from the fields of a request; absent ones are left out.
-type inputText struct{ text []byte }
+// inputText writes the text of a RunAgentInput from the fields of a request; absent ones are left out. Each value has to be
+// one JSON value by itself, or it could bring members of its own.
+type inputText struct {
+	depth int // of nesting that values may have
+	text  []byte
+	wrong *agui.Violation // the first value that is not one
+}
+
+func (w *inputText) check(path string, value []byte) {
+	var v *agui.Violation
+	if w.wrong == nil && errors.As(agui.CheckJSON(value, w.depth), &v) {
+		w.wrong = &agui.Violation{Code: v.Code, Path: path, Detail: v.Detail}
+	}
+}
 
 func (w *inputText) name(name string) {
 	separator := byte(',')
@@ -284,12 +311,14 @@ func (w *inputText) name(name string) {
 func (w *inputText) string(name, value string) {
 	if value != "" {
 		text, _ := json.Marshal(value)
-		w.json(name, text)
+		w.name(name)
+		w.text = append(w.text, text...)
 	}
 }
 
 func (w *inputText) json(name string, value []byte) {
 	if len(value) > 0 {
+		w.check("/"+name, value)
 		w.name(name)
 		w.text = append(w.text, value...)
 	}
@@ -301,6 +330,7 @@ func (w *inputText) list(name string, values [][]byte) {
 	}
 	w.name(name)
 	for i, value := range values {
+		w.check(fmt.Sprintf("/%s/%d", name, i), value)
 		separator := byte(',')
 		if i == 0 {
 			separator = '['

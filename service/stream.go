@@ -76,6 +76,7 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 			if w, err = writerOf(req.GetRun()); err != nil {
 				return err
 			}
+			s.refresh(ctx, w)
 		case req.GetRun() != nil:
 			return errField("run", "belongs into the first request only")
 		}

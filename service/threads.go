@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -37,7 +38,7 @@ func (s *Service) createThread(ctx context.Context, req *threadsvcv1.CreateThrea
 	if err != nil {
 		return nil, err
 	}
-	input := inputText{}
+	input := inputText{depth: s.cfg.Limits.Depth}
 	input.string("threadId", req.GetThread().GetThreadId())
 	input.string("runId", "unused") // a RunAgentInput has one
 	input.json("state", req.GetState())
@@ -48,6 +49,9 @@ func (s *Service) createThread(ctx context.Context, req *threadsvcv1.CreateThrea
 	}
 	decoded.RunID = ""
 	p, err := s.tryCreate(ctx, key, req, decoded, warnings, metadata)
+	if errors.Is(err, errStale) {
+		p, err = s.tryCreate(ctx, key, req, decoded, warnings, metadata)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +80,9 @@ func (s *Service) tryCreate(ctx context.Context, key store.Key, req *threadsvcv1
 	}
 	defer s.letGo(l)
 	if l.exists {
+		if err := s.checkCurrent(ctx, l, &l.head); err != nil {
+			return nil, err
+		}
 		return nil, errThreadExists
 	}
 	applied, err := l.thread.Create(input)
@@ -138,6 +145,9 @@ func (s *Service) updateThread(ctx context.Context, req *threadsvcv1.UpdateThrea
 			return present, nil
 		}
 		merged, err := jsonpatch.MergePatch(text, patch)
+		if err == nil { // MergePatch escapes <, > and &
+			merged, err = jsontext.AppendFormat(nil, merged, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		}
 		if err != nil {
 			return store.Metadata{}, errField("metadata_patch", "cannot be merged")
 		}

@@ -94,13 +94,13 @@ func isTakenRun(err error) bool {
 
 // isUnavailable reports whether err says something about the database's being there and not about what was asked.
 func isUnavailable(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok { // whatever the server's reason is
+		return true
+	}
 	if code := sqlState(err); code != "" {
 		return unavailableState(code)
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	return endOfTime(err) || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||

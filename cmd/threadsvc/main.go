@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/threadsvc/threadsvc/cmd/threadsvc/bench"
 )
 
 // Exit codes of the program.
@@ -72,7 +74,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newMigrate(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newDemo(), bench.Command(), newVersion())
 	wrapArgs(root)
 	return root
 }

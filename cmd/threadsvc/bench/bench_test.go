@@ -56,7 +56,7 @@ func execute(t *testing.T, launch launcher, args ...string) (string, error) {
 	var out bytes.Buffer
 	c.SetOut(&out)
 	c.SetErr(&bytes.Buffer{})
-	c.SetArgs(append([]string{"--threads=3", "--runs=2", "--tokens=10", "--yardstick-time=30s"}, args...))
+	c.SetArgs(append([]string{"--threads=3", "--runs=2", "--tokens=10", "--yardstick-time=30s", "--settle=0s"}, args...))
 	err := c.ExecuteContext(t.Context())
 	return out.String(), err
 }

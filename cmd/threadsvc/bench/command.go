@@ -119,50 +119,54 @@ func (b *bench) repeat(ctx context.Context, variants []*Variant) (*report, error
 }
 
 // once measures the service in each variant, and the yardsticks with the events of the first.
-func (b *bench) once(ctx context.Context, variants []*Variant, name string) ([]measurement, error) {
-	first, err := b.newPlan(variants[0], name)
+func (b *bench) once(ctx context.Context, variants []*Variant, name string) (all []measurement, err error) {
+	first, err := b.newPlan(ctx, variants[0], name)
 	if err != nil {
 		return nil, err
 	}
-	var all []measurement
+	take := func(m measurement, err error) error {
+		all = append(all, m)
+		return err
+	}
 	if b.o.Single { // before anything else, since it is about an idle database
-		m, err := b.yardstick(ctx, "single", first)
-		if err != nil {
+		if err := take(b.yardstick(ctx, "single", first)); err != nil {
 			return nil, err
 		}
-		all = append(all, m)
 	}
 	for i, v := range variants {
 		p, label := first, subject
 		if i > 0 {
 			label = b.o.Against[i-1]
-			if p, err = b.newPlan(v, fmt.Sprintf("%s-%d", name, i)); err != nil {
+			if p, err = b.newPlan(ctx, v, fmt.Sprintf("%s-%d", name, i)); err != nil {
 				return nil, err
 			}
 		}
-		m, err := b.service(ctx, v, p, label)
-		if err != nil {
+		if err := take(b.service(ctx, v, p, label)); err != nil {
 			return nil, err
 		}
-		all = append(all, m)
 	}
-	for _, y := range []struct {
-		name string
-		want bool
-	}{{"floor", b.o.Floor}, {"naive", b.o.Naive}, {"alone", b.o.Alone}} {
-		if !y.want {
-			continue
-		}
-		m, err := b.yardstick(ctx, y.name, first)
-		if err != nil {
+	for _, yardstick := range b.o.loads() {
+		if err := take(b.yardstick(ctx, yardstick, first)); err != nil {
 			return nil, err
 		}
-		all = append(all, m)
 	}
 	return all, nil
 }
 
-func (b *bench) newPlan(v *Variant, name string) (*plan, error) {
+// loads are the yardsticks that load the database, in the order in which they do.
+func (o *Options) loads() (names []string) {
+	for _, y := range []struct {
+		name string
+		want bool
+	}{{"floor", o.Floor}, {"naive", o.Naive}, {"alone", o.Alone}} {
+		if y.want {
+			names = append(names, y.name)
+		}
+	}
+	return names
+}
+
+func (b *bench) newPlan(ctx context.Context, v *Variant, name string) (*plan, error) {
 	b.progress.show("writing events", 0)
-	return newPlan(v.Workload, name)
+	return newPlan(ctx, v.Workload, name)
 }

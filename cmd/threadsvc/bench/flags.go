@@ -51,7 +51,7 @@ func defaultOptions() Options {
 				Threads: 64, Warmup: 1, Runs: 40, Tokens: 200, ToolCalls: 3, Deltas: 20, StateBytes: 2 << 10, Batch: 100,
 				Snapshots: "none", Seed: 1,
 			},
-			Duration: time.Minute, Connections: 4, Nodes: 1,
+			Duration: time.Minute, Settle: 30 * time.Second, Connections: 4, Nodes: 1,
 		},
 		YardstickTime: 5 * time.Second, YardstickConns: 64, Repeat: 1,
 	}
@@ -74,7 +74,7 @@ func (v *Variant) add(f *pflag.FlagSet) {
 	f.IntVar(&v.Unacked, "unacked", v.Unacked, "most batches of a stream without acknowledgement; 0 leaves it to the server")
 	f.Float64Var(&v.Pace, "pace", v.Pace, "events per second of each thread; 0 is as fast as it goes")
 	f.BoolVar(&v.Growth, "growth", v.Growth, "compare the bytes kept per run around run 10 and at the end")
-	f.DurationVar(&v.Settle, "settle", v.Settle, "wait up to this `time` for work in the background before sizes are read")
+	f.DurationVar(&v.Settle, "settle", v.Settle, "wait up to this `time` for work in the background before sizes are read, also after the warm-up; with 0s sizes mean little")
 	f.IntVar(&v.Connections, "connections", v.Connections, "connections of the producers together")
 	f.IntVar(&v.Nodes, "nodes", v.Nodes, "server processes on the database, which share the threads")
 	f.StringArrayVar(&v.ServeArgs, "serve-arg", v.ServeArgs, "further `argument` of the servers that are started; may be repeated")
@@ -93,7 +93,7 @@ func (o *Options) add(f *pflag.FlagSet) {
 	f.DurationVar(&o.YardstickTime, "yardstick-time", o.YardstickTime, "end each yardstick after this `time`")
 	f.IntVar(&o.YardstickConns, "yardstick-conns", o.YardstickConns, "most connections of --naive and --alone")
 	f.StringArrayVar(&o.Addresses, "address", nil, "`host:port` of a running server instead of starting one, with --database-url; may be repeated")
-	f.StringVar(&o.DatabaseURL, "database-url", "", "Postgres connection `URL`; empty starts a private Postgres that syncs to disk and is removed afterwards")
+	f.StringVar(&o.DatabaseURL, "database-url", "", "Postgres connection `URL`; empty starts a private Postgres that syncs to disk and is removed afterwards (default empty)")
 	f.StringVar(&o.TempDir, "temp-dir", "", "`directory` on the disk to measure, for the private Postgres (default the system's)")
 	f.BoolVar(&o.Keep, "keep", false, "leave the threads in the database of --database-url")
 	f.IntVar(&o.Repeat, "repeat", o.Repeat, "measure so many times and report the medians")

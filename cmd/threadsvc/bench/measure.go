@@ -89,50 +89,29 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // service measures the service in a variant.
 func (b *bench) service(ctx context.Context, v *Variant, p *plan, label string) (m measurement, err error) {
 	b.progress.show("starting the server", 0)
+	for i := range p.producers {
+		b.left = append(b.left, p.producers[i].id)
+	}
 	nodes, err := startNodes(ctx, b.launch, b.cluster, b.o, v)
 	if err != nil {
 		return m, err
 	}
-	defer func() {
-		if nodes != nil { // it failed
-			err = errors.Join(err, stopNodes(nodes))
-			for _, n := range nodes {
-				if said := n.complaints(); said != "" {
-					err = fmt.Errorf("%w\nthe server's log:\n%s", err, said)
-				}
-			}
-		}
-	}()
-	var addresses []string
-	for _, n := range nodes {
-		addresses = append(addresses, n.address)
-	}
-	conns, err := dialAll(addresses, v.Connections)
-	if err != nil {
-		return m, err
-	}
-	defer hangUp(conns)
-	for i := range p.producers {
-		b.left = append(b.left, p.producers[i].id)
-	}
 	s := &session{bench: b, v: v, nodes: nodes, m: measurement{Name: label, Values: map[string]float64{}}}
-	if s.driver, err = newDriver(ctx, p, conns, &b.progress.done); err != nil {
-		return m, err
-	}
-	defer s.driver.cancel()
-	if err := s.measure(ctx); err != nil {
-		return m, err
-	}
-	if err := verify(ctx, s.driver, conns); err != nil {
-		return m, err
-	}
-	hangUp(conns)
-	stopped := nodes
-	nodes = nil
-	if err := stopNodes(stopped); err != nil {
-		return m, err
+	err = s.run(ctx, p)
+	if err = errors.Join(err, stopNodes(nodes)); err != nil {
+		return m, withComplaints(err, nodes)
 	}
 	return s.m, s.contexts(ctx)
+}
+
+// withComplaints adds to an error what the servers' logs say.
+func withComplaints(err error, nodes []*node) error {
+	for _, n := range nodes {
+		if said := n.complaints(); said != "" {
+			err = fmt.Errorf("%w\nthe server's log:\n%s", err, said)
+		}
+	}
+	return err
 }
 
 // yardstick measures one of the yardsticks with the plan's events.

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -41,24 +43,22 @@ type plan struct {
 	states    [][]byte // a few states of a thread, for the naive yardstick
 }
 
-// newPlan writes the events of all threads. name makes their ids unique.
-func newPlan(w Workload, name string) (*plan, error) {
+// newPlan writes the events of all threads, unless the context ends before. name makes their ids unique.
+func newPlan(ctx context.Context, w Workload, name string) (*plan, error) {
 	p := &plan{workload: w, producers: make([]producer, w.Threads)}
 	var next atomic.Int64
 	var group sync.WaitGroup
 	errs := make([]error, w.Threads)
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < w.Threads; i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < w.Threads && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				errs[i] = p.producers[i].write(&p.workload, fmt.Sprintf("%s-%05d", name, i), i)
 			}
 		})
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return nil, err
 	}
 	s := newScript(&w, "", 0)
 	for range 4 {

@@ -27,6 +27,27 @@ type session struct {
 	m      measurement
 }
 
+// run measures with connections and streams of its own, and reads the threads back.
+func (s *session) run(ctx context.Context, p *plan) error {
+	var addresses []string
+	for _, n := range s.nodes {
+		addresses = append(addresses, n.address)
+	}
+	conns, err := dialAll(addresses, s.v.Connections)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conns)
+	if s.driver, err = newDriver(ctx, p, conns, &s.progress.done); err != nil {
+		return err
+	}
+	defer s.driver.cancel()
+	if err := s.measure(ctx); err != nil {
+		return err
+	}
+	return verify(ctx, s.driver, conns)
+}
+
 // measure warms up, sends the measured runs, and reads what they cost.
 func (s *session) measure(ctx context.Context) error {
 	if err := s.db.Checkpoint(ctx); err != nil { // before the warm-up, which then pays for the first touch of pages

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 )
 
 // Workload says what the producers send. Every thread is one producer with one AppendEvents stream, which carries its runs
@@ -228,21 +229,25 @@ func uuid(random *rand.Rand) string {
 	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&0xffffffffffff)
 }
 
-// syllables make the words; a word's frequency falls with its rank, about as in natural text.
-var syllables = strings.Fields("a be ca de e fi ga ho i ja ke lo ma ne o pa qui ro se ta u ve wa xe yo za " +
-	"an ber con del en for gen hin in ler men ner or per ran sion ter un ver tion ing est ous al ty ly")
-
-const vocabulary = 3000
-
-func word(random *rand.Rand) string {
-	f := random.Float64()
-	rank := uint64(f * f * f * vocabulary)
-	letters := rand.New(rand.NewPCG(rank, 0))
-	text := syllables[letters.IntN(len(syllables))]
-	for range letters.IntN(3) {
-		text += syllables[letters.IntN(len(syllables))]
+// vocabulary are the words of all texts, made of syllables.
+var vocabulary = sync.OnceValue(func() []string {
+	const size = 3000
+	syllables := strings.Fields("a be ca de e fi ga ho i ja ke lo ma ne o pa qui ro se ta u ve wa xe yo za " +
+		"an ber con del en for gen hin in ler men ner or per ran sion ter un ver tion ing est ous al ty ly")
+	random := rand.New(rand.NewPCG(0, 0))
+	list := make([]string, size)
+	for i := range list {
+		for range 1 + random.IntN(3) {
+			list[i] += syllables[random.IntN(len(syllables))]
+		}
 	}
-	return text
+	return list
+})
+
+// word is a word; how often it comes falls with its rank, about as in natural text.
+func word(random *rand.Rand) string {
+	list, f := vocabulary(), random.Float64()
+	return list[int(f*f*f*float64(len(list)))]
 }
 
 func words(random *rand.Rand, n int) string {

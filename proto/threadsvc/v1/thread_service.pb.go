@@ -1436,7 +1436,7 @@ type ListThreadsRequest struct {
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Only threads whose metadata have these top-level string members.
 	Metadata map[string]string `protobuf:"bytes,2,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most this many; 0 means 50, more than 500 means 500.
+	// At most this many, never negative; 0 means 50, more than 500 means 500.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1764,7 +1764,7 @@ type ListMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// At most this many; 0 means 100, more than 1,000 means 1,000. A page also ends when it reaches 2 MiB.
+	// At most this many, never negative; 0 means 100, more than 1,000 means 1,000. A page also ends when it reaches 2 MiB.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1902,7 +1902,7 @@ type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// At most this many; 0 means 50, more than 500 means 500.
+	// At most this many, never negative; 0 means 50, more than 500 means 500.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2021,7 +2021,7 @@ type ListWarningsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// At most this many; 0 means 100, more than 1,000 means 1,000.
+	// At most this many, never negative; 0 means 100, more than 1,000 means 1,000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

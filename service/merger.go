@@ -1,0 +1,90 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/threadsvc/threadsvc/store"
+)
+
+const (
+	// mergeInterval is how often the merger looks for runs that are over.
+	mergeInterval = 2 * time.Second
+	// mergePage is how many of them it takes at once.
+	mergePage = 64
+)
+
+// merger joins the log segments of runs that are over into large ones, in the background and within a rate: streams
+// that are acknowledged event by event leave many small ones. Several servers may do so at once.
+type merger struct {
+	store  store.Store
+	cfg    Config
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func newMerger(st store.Store, cfg Config) *merger {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &merger{store: st, cfg: cfg, cancel: cancel}
+	if cfg.MergeRate > 0 {
+		m.done.Go(func() { m.run(ctx) })
+	}
+	return m
+}
+
+// close stops the merger and waits for it.
+func (m *merger) close() {
+	m.cancel()
+	m.done.Wait()
+}
+
+func (m *merger) run(ctx context.Context) {
+	for pause(ctx, mergeInterval) {
+		for m.round(ctx) {
+		}
+	}
+}
+
+// round merges one page of runs and reports whether there may be more. A run that cannot be merged keeps none from it.
+func (m *merger) round(ctx context.Context) bool {
+	listCtx, cancel := context.WithTimeout(ctx, m.cfg.StoreTimeout)
+	places, err := m.store.Unmerged(listCtx, mergePage)
+	cancel()
+	if err != nil {
+		m.failed(ctx, err)
+		return false
+	}
+	progress := false
+	for _, at := range places {
+		mergeCtx, cancel := context.WithTimeout(ctx, m.cfg.StoreTimeout)
+		merged, err := m.store.Merge(mergeCtx, at)
+		cancel()
+		if err != nil {
+			m.failed(ctx, err)
+			continue
+		}
+		progress = progress || merged > 0
+		wait := time.Duration(float64(merged) / float64(m.cfg.MergeRate) * float64(time.Second))
+		if !pause(ctx, wait) {
+			return false
+		}
+	}
+	return progress && len(places) == mergePage
+}
+
+func (m *merger) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		m.cfg.Logger.Warn("merging segments failed", "error", err)
+	}
+}
+
+// pause waits and reports whether the context still holds.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
