@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -145,14 +144,31 @@ func (s *Service) updateThread(ctx context.Context, req *threadsvcv1.UpdateThrea
 			return present, nil
 		}
 		merged, err := jsonpatch.MergePatch(text, patch)
-		if err == nil { // MergePatch escapes <, > and &
-			merged, err = jsontext.AppendFormat(nil, merged, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-		}
 		if err != nil {
 			return store.Metadata{}, errField("metadata_patch", "cannot be merged")
 		}
-		return readMetadata("metadata_patch", merged)
+		return readMetadata("metadata_patch", unescapeHTML(merged))
 	})
+}
+
+// unescapeHTML takes back the escapes of <, > and & that a merge patch writes into a JSON text.
+func unescapeHTML(text []byte) []byte {
+	plain := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			plain = append(plain, text[i])
+			continue
+		}
+		escape := text[i:min(i+6, len(text))]
+		if at := slices.Index([]string{`\u003c`, `\u003e`, `\u0026`}, string(escape)); at >= 0 {
+			plain = append(plain, "<>&"[at])
+			i += 5
+			continue
+		}
+		plain = append(plain, text[i], text[i+1])
+		i++
+	}
+	return plain
 }
 
 // DeleteThread implements the contract.

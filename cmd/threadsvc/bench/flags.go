@@ -83,7 +83,7 @@ func (v *Variant) add(f *pflag.FlagSet) {
 // add adds all flags.
 func (o *Options) add(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVar(&o.Profile, "profile", "", "start from the flags of a `profile`: "+profileNames())
+	f.StringVar(&o.Profile, "profile", "", "start from the flags of a `profile`: "+profileNames()+" (default none)")
 	o.Variant.add(f)
 	f.StringArrayVar(&o.Against, "against", nil, "also measure with other `flags`, such as state-bytes=1KiB,runs=10, and compare; may be repeated")
 	f.BoolVar(&o.Floor, "floor", false, "yardstick: the same segments inserted straight into Postgres, the limit")
