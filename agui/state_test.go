@@ -33,7 +33,8 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestStateBeyondItsLimit: what would grow too large is not applied, and says so.
+// TestStateBeyondItsLimit: a patch that would make the state too large is not applied, and a snapshot that is too large is
+// refused while the run stays open.
 func TestStateBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	lim := agui.DefaultLimits()
@@ -45,9 +46,12 @@ func TestStateBeyondItsLimit(t *testing.T) {
 		ops = append(ops, `{"op":"copy","from":"","path":"/x`+string(rune('a'+i%26))+string(rune('a'+i/26))+`"}`)
 	}
 	before := string(th.State(nil))
-	warnings := mustApply(t, th, `{"type":"STATE_DELTA","delta":[`+strings.Join(ops, ",")+`]}`,
-		`{"type":"STATE_SNAPSHOT","snapshot":"`+strings.Repeat("x", 65<<10)+`"}`)
-	wantCodes(t, warnings, agui.PatchLimit, agui.PatchLimit)
+	warnings := mustApply(t, th, `{"type":"STATE_DELTA","delta":[`+strings.Join(ops, ",")+`]}`)
+	wantCodes(t, warnings, agui.PatchLimit)
+	_, v := th.Apply(3, []byte(`{"type":"STATE_SNAPSHOT","snapshot":"`+strings.Repeat("x", 65<<10)+`"}`))
+	if v == nil || v.Code != agui.ContextTooLarge || v.Path != "/snapshot" || v.Fatal() {
+		t.Fatalf("violation %v, want %s that leaves the run open", v, agui.ContextTooLarge)
+	}
 	wantState(t, th, before)
 	mustApply(t, th, `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/ok","value":1}]}`, runFinished)
 }
