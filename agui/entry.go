@@ -86,7 +86,7 @@ func Chain(prev [32]byte, stored []byte) [32]byte {
 // DecodeEntries splits the concatenated stored forms of entries. The payloads alias data.
 // It returns ErrEntryCorrupt, wrapped with the position, and the entries before the corrupt one.
 func DecodeEntries(data []byte) ([]Entry, error) {
-	var entries []Entry
+	entries := make([]Entry, 0, len(data)/128+1)
 	for rest := data; len(rest) > 0; {
 		entry, n := decodeEntry(rest)
 		if n == 0 {

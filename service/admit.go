@@ -158,9 +158,10 @@ func compareEvents(segments []store.Segment, from uint64, events [][]byte) error
 }
 
 // checkNewRun refuses a RUN_STARTED for a run that the thread has already had. The run that is awaited was checked when
-// its stream was opened.
+// its stream was opened. The look-up is only made after a commit has failed because of such a run: it hardly ever happens,
+// and the database refuses it in any case.
 func (s *Service) checkNewRun(ctx context.Context, l *live, event []byte) error {
-	if !bytes.Contains(event, []byte(agui.RunStarted)) || len(event) > s.cfg.Limits.Event {
+	if !l.suspect || !bytes.Contains(event, []byte(agui.RunStarted)) || len(event) > s.cfg.Limits.Event {
 		return nil
 	}
 	decoded, _, v := agui.Decode(event, s.cfg.Limits)

@@ -53,8 +53,9 @@ func (s *Service) AppendBatch(ctx context.Context, req *threadsvcv1.AppendBatchR
 		if err == nil {
 			err = out.wait(ctx)
 		}
-		if errors.Is(err, store.ErrConflict) && attempt < maxAttempts {
-			continue // another node wrote; what this batch still brings is found out anew
+		again := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
+		if again && attempt < maxAttempts {
+			continue // another node wrote, or a run id is taken: what this batch still brings is found out anew
 		}
 		if err == nil && out.refused != nil {
 			err = withProgress(out.refused, out.progress)
@@ -206,7 +207,7 @@ func (s *Service) fold(ctx context.Context, l *live, events [][]byte) *outcome {
 		l.add(p, &applied, offset, offset+1)
 		out.progress.Warnings = appendWarnings(out.progress.Warnings, applied.Warnings, offset, applied.RunID, l.head.Version)
 	}
-	l.seal(p, s.cfg.FoldBytes)
+	l.seal(p)
 	out.progress.NextOffset, out.progress.Version = l.head.NextOffset, l.head.Version
 	if out.refused != nil && p.bytes == 0 { // the batch brought nothing, not even a run
 		s.forget(l, p)

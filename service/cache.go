@@ -12,10 +12,12 @@ import (
 type cache struct {
 	limit int64
 
-	mu    sync.Mutex
-	used  int64
-	lives map[store.Key]*list.Element
-	order list.List // of *cached, most recently used first
+	mu   sync.Mutex
+	used int64
+	// suspects are threads to be loaded with suspect set, at most maxSuspects.
+	suspects map[store.Key]bool
+	lives    map[store.Key]*list.Element
+	order    list.List // of *cached, most recently used first
 }
 
 type cached struct {
@@ -24,7 +26,7 @@ type cached struct {
 }
 
 func newCache(limit int64) *cache {
-	return &cache{limit: limit, lives: map[store.Key]*list.Element{}}
+	return &cache{limit: limit, lives: map[store.Key]*list.Element{}, suspects: map[store.Key]bool{}}
 }
 
 // get returns the live thread of a key, making one that is yet to be loaded if there is none.
@@ -36,8 +38,23 @@ func (c *cache) get(key store.Key) *live {
 		return at.Value.(*cached).live
 	}
 	l := newLive(key)
+	l.suspect = c.suspects[key]
+	delete(c.suspects, key)
 	c.lives[key] = c.order.PushFront(&cached{live: l})
 	return l
+}
+
+// maxSuspects bounds the threads that are remembered as suspect; more are forgotten, and found out about again.
+const maxSuspects = 10_000
+
+// suspect makes the thread, when it is loaded anew, look run ids up.
+func (c *cache) suspect(key store.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.suspects) >= maxSuspects {
+		clear(c.suspects)
+	}
+	c.suspects[key] = true
 }
 
 // settle notes what a live thread takes now, and evicts others if it is too much. The thread's lock must be held.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ type pending struct {
 	runs   map[string]*store.Run // rows to write, as the thread's run stands when they are taken
 	opened map[string]bool       // those of them that are new
 	order  []string
-	fold   bool // whether to write a new fold
+	ended  bool // whether a run ended, or the thread was made with a state
 
 	bytes  int
 	done   chan struct{}
@@ -97,7 +98,7 @@ func (w *committer) commit(lives []*live) {
 	var commits []*store.Commit
 	taken := lives[:0]
 	for _, l := range lives {
-		if commit := l.take(); commit != nil {
+		if commit := l.take(w.cfg.FoldBytes); commit != nil {
 			taken, commits = append(taken, l), append(commits, commit)
 		}
 	}
@@ -121,10 +122,14 @@ func (w *committer) finish(l *live, result store.Result) {
 	defer l.release()
 	done, next := l.inflight, l.queued
 	l.inflight = nil
+	done.recycle()
 	done.result = result
 	close(done.done)
 	if result.Err != nil {
 		w.cache.drop(l)
+		if errors.Is(result.Err, store.ErrDuplicate) {
+			w.cache.suspect(l.key)
+		}
 		if next != nil {
 			l.queued = nil
 			next.result = store.Result{Err: result.Err}
@@ -138,9 +143,10 @@ func (w *committer) finish(l *live, result store.Result) {
 	}
 }
 
-// take moves what is queued into flight and completes its commit: the fold and the rows of runs as they stand now. It
-// returns nil if what was queued has been abandoned.
-func (l *live) take() *store.Commit {
+// take moves what is queued into flight and completes its commit: the rows of runs as they stand now and, when a run has
+// ended and no other has begun, or the log since the last fold has grown long, the fold. It returns nil if what was queued
+// has been abandoned.
+func (l *live) take(foldBytes int) *store.Commit {
 	_ = l.acquire(context.Background())
 	defer l.release()
 	p := l.queued
@@ -155,7 +161,7 @@ func (l *live) take() *store.Commit {
 			p.commit.Updated = append(p.commit.Updated, *p.runs[id])
 		}
 	}
-	if p.fold {
+	if l.tailBytes > foldBytes || p.ended && !l.thread.Running() {
 		changes := l.thread.Changes()
 		p.commit.Fold = &changes
 		l.thread.Settle()
@@ -184,6 +190,29 @@ func (s *Service) pend(l *live) *pending {
 func (l *live) cancel(p *pending) {
 	l.queued = nil
 	close(p.done)
+}
+
+// entryBuffers holds the memory of segments that have been written.
+var entryBuffers = bufferPool{sync.Pool{New: func() any { return new([16 << 10]byte) }}}
+
+// bufferPool recycles buffers of one size.
+type bufferPool struct{ pool sync.Pool }
+
+func (b *bufferPool) get() []byte { return b.pool.Get().(*[16 << 10]byte)[:0] }
+
+// put takes back a buffer unless it has been outgrown.
+func (b *bufferPool) put(buffer []byte) {
+	if cap(buffer) == 16<<10 {
+		b.pool.Put((*[16 << 10]byte)(buffer[:16<<10]))
+	}
+}
+
+// recycle gives back the memory of what has been written.
+func (p *pending) recycle() {
+	for i := range p.commit.Segments {
+		entryBuffers.put(p.commit.Segments[i].Entries)
+		p.commit.Segments[i].Entries = nil
+	}
 }
 
 // abandon fails what is queued, because the thread in memory can no longer be trusted. The lock must be held.
@@ -227,18 +256,16 @@ func (l *live) gatherSegment(p *pending, a *agui.Applied, first, firstOffset, ne
 	}
 	p.commit.Segments = append(segments, store.Segment{
 		FirstVersion: first, LastVersion: l.head.Version, RunID: a.RunID,
-		StreamID: l.head.StreamID, FirstOffset: firstOffset, NextOffset: nextOffset, Entries: a.Stored,
+		StreamID: l.head.StreamID, FirstOffset: firstOffset, NextOffset: nextOffset,
+		Entries: append(entryBuffers.get(), a.Stored...),
 	})
 }
 
 // seal completes the head of a pending commit after a change.
-func (l *live) seal(p *pending, foldBytes int) {
+func (l *live) seal(p *pending) {
 	l.head.Hash = l.thread.Hash()
 	c := &p.commit
 	c.Version, c.Hash, c.Fence = l.head.Version, l.head.Hash, l.head.Fence
 	c.StreamID, c.NextOffset = l.head.StreamID, l.head.NextOffset
 	c.ActiveRun, c.LeaseTTL, c.Runs = l.head.ActiveRun, l.head.LeaseTTL, l.head.Runs
-	if l.tailBytes > foldBytes {
-		p.fold = true
-	}
 }

@@ -26,6 +26,7 @@ type live struct {
 	run      *store.Run
 	recorded bool
 
+	suspect   bool     // a commit failed because of a run id that was taken, so they are looked up
 	tailBytes int      // of the log since the stored fold
 	queued    *pending // what has been folded and not been taken by the committer
 	inflight  *pending // what the committer is writing

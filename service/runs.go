@@ -36,7 +36,7 @@ func (l *live) openRun(p *pending, run *store.Run) {
 	p.writeRun(run, true)
 }
 
-// endRun closes the active run; its end is also when the thread is folded.
+// endRun closes the active run.
 func (l *live) endRun(p *pending, ended *agui.RunEnded) {
 	run := l.run
 	run.Status = endings[ended.Ending]
@@ -44,7 +44,7 @@ func (l *live) endRun(p *pending, ended *agui.RunEnded) {
 	run.ProtocolVersion, run.Outcome, run.Result = ended.ProtocolVersion, ended.Outcome, ended.Result
 	run.Usage, run.Error = ended.Usage, ended.Error
 	l.head.ActiveRun = ""
-	p.fold = true
+	p.ended = true
 	p.writeRun(run, false)
 }
 

@@ -186,7 +186,7 @@ func (s *Service) begin(l *live, req *threadsvcv1.StartRunRequest, applied *agui
 		RunID: req.GetRunId(), ParentRunID: req.GetParentRunId(), InputHash: hash, FirstVersion: l.head.Version + 1,
 	})
 	l.add(p, applied, 0, 0)
-	l.seal(p, s.cfg.FoldBytes)
+	l.seal(p)
 	return p
 }
 

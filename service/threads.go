@@ -92,9 +92,9 @@ func (s *Service) tryCreate(ctx context.Context, key store.Key, req *threadsvcv1
 	applied.Warnings = warnings
 	p := s.pend(l)
 	p.commit.Create = &store.NewThread{Tenant: req.GetThread().GetTenant(), ThreadID: req.GetThread().GetThreadId(), Metadata: metadata}
-	p.fold, l.exists = true, true
+	p.ended, l.exists = true, true
 	l.add(p, &applied, 0, 0)
-	l.seal(p, s.cfg.FoldBytes)
+	l.seal(p)
 	return p, nil
 }
 

@@ -18,11 +18,12 @@ const mergedSize = 1 << 20
 var merger = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true)))
 
 const sqlUnmerged = `
-SELECT thread_key, ordinal FROM runs
-WHERE status <> 1 AND NOT merged
+SELECT r.thread_key, r.ordinal FROM runs r
+JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
+WHERE r.status <> 1 AND NOT r.merged
 LIMIT $1`
 
-// Unmerged implements Store. It reads a partial index that holds nothing else.
+// Unmerged implements Store. It reads a partial index that holds little else.
 func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) {
 	return query(ctx, p, func(row pgx.CollectableRow) (at RunPlace, err error) {
 		var key pgtype.UUID

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -49,27 +50,25 @@ func outline(stored []byte, chunks map[content.Hash][]byte) (_ []byte, outlined 
 		return stored, false
 	}
 	entries, err := agui.DecodeEntries(stored)
-	if err != nil { // stored as it is, to be reported when it is read
+	if err != nil || !slices.ContainsFunc(entries, isLarge) { // an error is reported when it is read
 		return stored, false
 	}
-	var short []byte
+	short := make([]byte, 0, len(stored))
 	for i := range entries {
 		e := &entries[i]
-		if len(e.Payload) >= minOutlined {
+		if isLarge(*e) {
 			ref, needed := content.Put(e.Payload)
 			for hash, chunk := range needed {
 				chunks[hash] = chunk
 			}
 			e.Payload, e.Flags = ref, e.Flags|flagOutlined
-			outlined = true
 		}
 		short = e.Append(short)
 	}
-	if !outlined {
-		return stored, false
-	}
 	return short, true
 }
+
+func isLarge(e agui.Entry) bool { return len(e.Payload) >= minOutlined }
 
 const sqlHeldContents = `
 SELECT c.thread_key, c.hash FROM contents c
