@@ -1,7 +1,8 @@
 -- The first schema: threads, their runs, their log, their fold and their ledger of warnings.
 --
 -- Rules that every table follows:
---   * thread_key leads every primary key and every statement names it, so that the tables can be spread over shards.
+--   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Two
+--     look across threads: the listing of a tenant's threads, and the search for runs to be merged.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
 --     they are stored: 0 as they are, 1 zstd. Compressed columns are EXTERNAL, since compressing twice gains nothing.
 --   * text holds identifiers only.
@@ -93,8 +94,8 @@ CREATE INDEX runs_by_stream ON runs (thread_key, stream_id, ordinal);
 CREATE INDEX runs_unmerged ON runs (thread_key, ordinal) WHERE status <> 1 AND NOT merged;
 
 -- The log, in segments: the entries of one run that were committed together. Codec 2 and 3 are 0 and 1 with large
--- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but the rows of a run that is
--- over are merged into larger ones, which then have the times of their parts.
+-- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but
+-- the rows of a run that is over are merged into larger ones, which then have the times of their parts.
 CREATE TABLE log_segments (
     thread_key    uuid        NOT NULL,
     first_version bigint      NOT NULL,

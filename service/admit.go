@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"errors"
 
@@ -52,6 +51,8 @@ func (s *Service) openStream(ctx context.Context, l *live, w *writer, batch *thr
 	switch {
 	case w.token != 0 || len(batch.GetEvents()) == 0:
 		return refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, "there is no such run")
+	case batch.GetOffset() != 0 && !l.exists: // it may have been deleted
+		return errThreadNotFound
 	case batch.GetOffset() != 0:
 		return errOffsetGap(0)
 	}
@@ -60,7 +61,7 @@ func (s *Service) openStream(ctx context.Context, l *live, w *writer, batch *thr
 			return err
 		}
 	}
-	p := s.pend(l)
+	p := l.pend()
 	if !l.exists {
 		p.commit.Create = &store.NewThread{Tenant: w.tenant, ThreadID: w.threadID}
 		l.exists = true
@@ -87,7 +88,7 @@ func (s *Service) closeExpired(ctx context.Context, l *live) error {
 
 // truncate closes the active run as truncated.
 func (s *Service) truncate(l *live, reason agui.Code) {
-	p := s.pend(l)
+	p := l.pend()
 	applied := l.thread.Truncate(reason)
 	l.add(p, &applied, l.head.NextOffset, l.head.NextOffset)
 }
@@ -102,7 +103,7 @@ func (s *Service) head(ctx context.Context, key store.Key) (store.Head, error) {
 // received before.
 func (s *Service) notAdmitted(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch, err error) (*outcome, error) {
 	if !errors.Is(err, errStreamOver) {
-		return refusedAt(l, err), nil
+		return refusedOther(l, err), nil
 	}
 	if n := uint64(len(batch.GetEvents())); n > 0 {
 		if s.compare(ctx, l, w, batch, n) == nil {
@@ -115,6 +116,9 @@ func (s *Service) notAdmitted(ctx context.Context, l *live, w *writer, batch *th
 	run, err := s.store.Run(storeCtx, l.key, w.streamID)
 	if err != nil {
 		return nil, err
+	}
+	if l.head.StreamID != w.streamID {
+		return refusedOther(l, errRunClosed(&run)), nil
 	}
 	return refusedAt(l, errRunClosed(&run)), nil
 }
@@ -161,7 +165,7 @@ func compareEvents(segments []store.Segment, from uint64, events [][]byte) error
 // its stream was opened. The look-up is only made after a commit has failed because of such a run: it hardly ever happens,
 // and the database refuses it in any case.
 func (s *Service) checkNewRun(ctx context.Context, l *live, event []byte) error {
-	if !l.suspect || !bytes.Contains(event, []byte(agui.RunStarted)) || len(event) > s.cfg.Limits.Event {
+	if !l.suspect {
 		return nil
 	}
 	decoded, _, v := agui.Decode(event, s.cfg.Limits)

@@ -93,14 +93,14 @@ func writerOf(run *threadsvcv1.RunHandle) (*writer, error) {
 // append folds a batch into its thread and queues what it amounts to. The error is that of finding the thread; what is
 // wrong with the batch is in the outcome.
 func (s *Service) append(ctx context.Context, w *writer, batch *threadsvcv1.EventBatch) (*outcome, error) {
-	for !s.draining() {
+	for attempt := 1; !s.draining(); attempt++ {
 		l, err := s.acquire(ctx, w.key, w.threadID)
 		if err != nil {
 			return nil, err
 		}
 		out, first, err := s.tryAppend(ctx, l, w, batch)
 		switch {
-		case errors.Is(err, errStale):
+		case errors.Is(err, errStale) && attempt < maxAttempts:
 			continue
 		case first == nil:
 			return out, err
@@ -116,11 +116,12 @@ func (s *Service) append(ctx context.Context, w *writer, batch *threadsvcv1.Even
 // done, it returns that commit. An outcome that no commit will confirm is only good if the thread is current.
 func (s *Service) tryAppend(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) (_ *outcome, first *pending, _ error) {
 	defer s.letGo(l)
-	busy, before := l.busy(), l.head
-	if busy != nil && (l.head.StreamID != w.streamID || batch.GetOffset() < l.head.NextOffset) {
+	busy, before, earlier := l.busy(), l.head, l.queued
+	decided := l.head.StreamID == w.streamID && batch.GetOffset() >= l.head.NextOffset && !l.thread.Closed()
+	if busy != nil && !decided {
 		return nil, busy, nil
 	}
-	out, err := s.judge(ctx, l, w, batch)
+	out, err := s.judge(ctx, l, w, batch, earlier)
 	if err == nil && out.commit == nil && busy == nil {
 		err = s.checkCurrent(ctx, l, &before)
 	}
@@ -128,7 +129,7 @@ func (s *Service) tryAppend(ctx context.Context, l *live, w *writer, batch *thre
 }
 
 // judge folds the part of a batch that is new, or refuses the batch.
-func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) (*outcome, error) {
+func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch, earlier *pending) (*outcome, error) {
 	if err := s.admit(ctx, l, w, batch); err != nil {
 		return s.notAdmitted(ctx, l, w, batch, err)
 	}
@@ -142,7 +143,7 @@ func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsv
 			return refusedAt(l, err), nil
 		}
 	}
-	return s.fold(ctx, l, batch.GetEvents()[again:]), nil
+	return s.fold(ctx, l, batch.GetEvents()[again:], earlier), nil
 }
 
 // errStale says that another node has written the thread since it was loaded here; it has been dropped.
@@ -181,18 +182,22 @@ func (s *Service) refresh(ctx context.Context, w *writer) {
 	}
 }
 
+// refusedOther is the outcome of a batch of another stream than the one that may append, whose progress is none of it.
+func refusedOther(l *live, err error) *outcome { return &outcome{refused: err, commit: l.busy()} }
+
 // refusedAt is the outcome of a batch of which nothing was taken.
 func refusedAt(l *live, err error) *outcome {
 	progress := &threadsvcv1.Progress{NextOffset: l.head.NextOffset, Version: l.head.Version}
 	return &outcome{progress: progress, refused: err, commit: l.busy()}
 }
 
-// fold applies the events and queues their entries. Without events it renews the lease, if there is one.
-func (s *Service) fold(ctx context.Context, l *live, events [][]byte) *outcome {
+// fold applies the events and queues their entries. Without events it renews the lease, if there is one. earlier is what
+// other calls have queued.
+func (s *Service) fold(ctx context.Context, l *live, events [][]byte, earlier *pending) *outcome {
 	if len(events) == 0 && l.head.ActiveRun == "" {
 		return refusedAt(l, nil)
 	}
-	p := s.pend(l)
+	p := l.pend()
 	out := &outcome{progress: &threadsvcv1.Progress{}, commit: p}
 	for _, event := range events {
 		offset := l.head.NextOffset
@@ -209,7 +214,7 @@ func (s *Service) fold(ctx context.Context, l *live, events [][]byte) *outcome {
 	}
 	l.seal(p)
 	out.progress.NextOffset, out.progress.Version = l.head.NextOffset, l.head.Version
-	if out.refused != nil && p.bytes == 0 { // the batch brought nothing, not even a run
+	if out.refused != nil && p != earlier && p.bytes == 0 { // the batch brought nothing, not even a run
 		s.forget(l, p)
 		out.commit = l.inflight
 	}
@@ -235,121 +240,10 @@ func (l *live) refuse(p *pending, v *agui.Violation, offset uint64) error {
 		return errViolation(v, offset, false)
 	}
 	l.add(p, &applied, offset, offset)
+	l.countWarnings(p, applied.RunID, 1)
 	p.commit.Warnings = append(p.commit.Warnings, store.Warning{
 		Version: l.head.Version, RunID: applied.RunID, Offset: offset, Fatal: true,
 		Warning: agui.Warning{Code: v.Code, Path: v.Path, Detail: v.Detail},
 	})
 	return errViolation(v, offset, true)
-}
-
-// acquire returns the live thread of a key with its lock held, loaded, and with room to queue. The caller must letGo it.
-func (s *Service) acquire(ctx context.Context, key store.Key, threadID string) (*live, error) {
-	for {
-		l := s.cache.get(key)
-		if err := l.acquire(ctx); err != nil {
-			return nil, err
-		}
-		if l.dead {
-			l.release()
-			continue
-		}
-		if l.thread == nil {
-			if err := s.load(ctx, l, threadID); err != nil {
-				s.cache.drop(l)
-				l.release()
-				return nil, err
-			}
-		}
-		if l.inflight == nil || l.queued == nil || l.queued.bytes < s.cfg.QueueBytes {
-			return l, nil
-		}
-		inflight := l.inflight
-		l.release()
-		if err := await(ctx, inflight); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// acquireSettled is acquire for calls that need everything queued to be committed first.
-func (s *Service) acquireSettled(ctx context.Context, key store.Key, threadID string) (*live, error) {
-	for {
-		l, err := s.acquire(ctx, key, threadID)
-		if err != nil {
-			return nil, err
-		}
-		busy := l.busy()
-		if busy == nil {
-			return l, nil
-		}
-		l.release()
-		if err := await(ctx, busy); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// await waits until a commit is done, however it ended.
-func await(ctx context.Context, p *pending) error {
-	select {
-	case <-p.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// letGo releases a thread and accounts for what it takes now. After a panic the thread is dropped with what it queued.
-func (s *Service) letGo(l *live) {
-	if r := recover(); r != nil {
-		l.abandon(fmt.Errorf("service: panic while folding: %v", r))
-		s.cache.drop(l)
-		l.release()
-		panic(r)
-	}
-	if !l.exists && l.busy() == nil {
-		s.cache.drop(l)
-	}
-	s.cache.settle(l)
-	l.release()
-}
-
-// load reads a thread; one that does not exist is empty.
-func (s *Service) load(ctx context.Context, l *live, threadID string) error {
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	loaded, err := s.store.Load(ctx, l.key)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	unreadable, err := l.load(threadID, loaded, s.cfg.Limits)
-	if err != nil {
-		return err
-	}
-	for _, err := range unreadable {
-		s.cfg.Logger.Error("stored entry passed over", "thread_key", l.key.String(), "error", err)
-	}
-	if loaded == nil || loaded.Head.StreamID == "" {
-		return nil
-	}
-	return s.loadStream(ctx, l)
-}
-
-// loadStream finds out how the stream that may append was opened.
-func (s *Service) loadStream(ctx context.Context, l *live) error {
-	opener := l.run
-	if opener == nil || opener.RunID != l.head.StreamID {
-		run, err := s.store.Run(ctx, l.key, l.head.StreamID)
-		switch {
-		case errors.Is(err, store.ErrNotFound): // its RUN_STARTED has not come yet
-			l.recorded = true
-			l.thread.Await(l.head.StreamID)
-			return nil
-		case err != nil:
-			return err
-		}
-		opener = &run
-	}
-	l.recorded = opener.InputHash == [32]byte{}
-	return nil
 }

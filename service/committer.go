@@ -13,11 +13,11 @@ import (
 // pending gathers what one thread has to commit, until the committer takes it. done is closed when its outcome is known;
 // result may be read then.
 type pending struct {
-	commit store.Commit
-	runs   map[string]*store.Run // rows to write, as the thread's run stands when they are taken
-	opened map[string]bool       // those of them that are new
-	order  []string
-	ended  bool // whether a run ended, or the thread was made with a state
+	commit    store.Commit
+	runs      map[string]*store.Run // rows to write, as the thread's run stands when they are taken
+	opened    map[string]bool       // those of them that are new
+	order     []string
+	wantsFold bool // a run ended, or the thread was made with a state
 
 	bytes  int
 	done   chan struct{}
@@ -58,7 +58,7 @@ func (w *committer) close() {
 	w.workers.Wait()
 }
 
-// enqueue hands a thread with something queued to the committer, once for each pending and when no other is in flight.
+// enqueue puts a thread at the end of the queue.
 func (w *committer) enqueue(l *live) {
 	w.mu.Lock()
 	w.queue = append(w.queue, l)
@@ -95,13 +95,7 @@ func (w *committer) next() []*live {
 
 // commit writes what the threads have queued and tells everybody who waits for it.
 func (w *committer) commit(lives []*live) {
-	var commits []*store.Commit
-	taken := lives[:0]
-	for _, l := range lives {
-		if commit := l.take(w.cfg.FoldBytes); commit != nil {
-			taken, commits = append(taken, l), append(commits, commit)
-		}
-	}
+	taken, commits := w.takeAll(lives)
 	if len(commits) == 0 {
 		return
 	}
@@ -115,6 +109,31 @@ func (w *committer) commit(lives []*live) {
 	}
 }
 
+// maxCommitBytes bounds what one transaction of several threads writes.
+const maxCommitBytes = 32 << 20
+
+// takeAll takes what the threads have queued. A thread that somebody is folding into is put back, so that it does not hold
+// up the others, unless it is the only one; so are those beyond the transaction's size.
+func (w *committer) takeAll(lives []*live) (taken []*live, commits []*store.Commit) {
+	size := 0
+	for i, l := range lives {
+		last := i == len(lives)-1 && len(taken) == 0
+		if size > maxCommitBytes || !l.tryAcquire() {
+			if !last {
+				w.enqueue(l)
+				continue
+			}
+			_ = l.acquire(context.Background())
+		}
+		if commit := l.take(w.cfg.FoldBytes); commit != nil {
+			taken, commits = append(taken, l), append(commits, commit)
+			size += l.inflight.bytes
+		}
+		l.release()
+	}
+	return taken, commits
+}
+
 // finish publishes the outcome of a thread's commit. If it failed the thread is dropped, never patched up, and what had
 // queued up behind it fails with it.
 func (w *committer) finish(l *live, result store.Result) {
@@ -126,10 +145,10 @@ func (w *committer) finish(l *live, result store.Result) {
 	done.result = result
 	close(done.done)
 	if result.Err != nil {
-		w.cache.drop(l)
 		if errors.Is(result.Err, store.ErrDuplicate) {
 			w.cache.suspect(l.key)
 		}
+		w.cache.drop(l)
 		if next != nil {
 			l.queued = nil
 			next.result = store.Result{Err: result.Err}
@@ -138,19 +157,25 @@ func (w *committer) finish(l *live, result store.Result) {
 		return
 	}
 	l.head.LeaseExpiresAt = result.LeaseExpiresAt
-	if next != nil {
+	w.offer(l)
+}
+
+// offer hands a thread with something queued to the committer, unless it has it already or is writing what came before.
+// The thread's lock must be held.
+func (w *committer) offer(l *live) {
+	if l.queued != nil && l.inflight == nil && !l.offered {
+		l.offered = true
 		w.enqueue(l)
 	}
 }
 
 // take moves what is queued into flight and completes its commit: the rows of runs as they stand now and, when a run has
 // ended and no other has begun, or the log since the last fold has grown long, the fold. It returns nil if what was queued
-// has been abandoned.
+// has been cancelled. The lock must be held.
 func (l *live) take(foldBytes int) *store.Commit {
-	_ = l.acquire(context.Background())
-	defer l.release()
+	l.offered = false
 	p := l.queued
-	if p == nil {
+	if p == nil || l.inflight != nil {
 		return nil
 	}
 	l.queued, l.inflight = nil, p
@@ -161,7 +186,7 @@ func (l *live) take(foldBytes int) *store.Commit {
 			p.commit.Updated = append(p.commit.Updated, *p.runs[id])
 		}
 	}
-	if l.tailBytes > foldBytes || p.ended && !l.thread.Running() {
+	if l.tailBytes > foldBytes || p.wantsFold && !l.thread.Running() {
 		changes := l.thread.Changes()
 		p.commit.Fold = &changes
 		l.thread.Settle()
@@ -171,17 +196,14 @@ func (l *live) take(foldBytes int) *store.Commit {
 }
 
 // pend returns what the thread is gathering for its next commit, starting it if there is nothing yet. The lock must be
-// held, and not let go before seal was called: the committer takes the commit as soon as it gets the lock.
-func (s *Service) pend(l *live) *pending {
+// held, and seal be called before it is let go, which is when the committer is told.
+func (l *live) pend() *pending {
 	if l.queued != nil {
 		return l.queued
 	}
 	l.queued = &pending{
 		runs: map[string]*store.Run{}, opened: map[string]bool{}, done: make(chan struct{}),
 		commit: store.Commit{Key: l.key, ExpectVersion: l.head.Version, ExpectFence: l.head.Fence},
-	}
-	if l.inflight == nil {
-		s.committer.enqueue(l)
 	}
 	return l.queued
 }
@@ -236,9 +258,7 @@ func (l *live) add(p *pending, a *agui.Applied, firstOffset, nextOffset uint64) 
 			Version: l.head.Version, RunID: a.RunID, Offset: firstOffset, Warning: a.Warnings[i], Ordinal: int32(i),
 		})
 	}
-	if l.run != nil && l.run.RunID == a.RunID {
-		l.run.Warnings += int64(len(a.Warnings))
-	}
+	l.countWarnings(p, a.RunID, len(a.Warnings))
 	p.bytes += len(a.Stored) + 64
 	l.tailBytes += len(a.Stored)
 }

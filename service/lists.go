@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"sort"
 	"time"
 
@@ -24,7 +25,7 @@ func (s *Service) ListThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 }
 
 func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsRequest) (*threadsvcv1.ListThreadsResponse, error) {
-	if err := checkTenant("tenant", req.GetTenant()); err != nil {
+	if err := checkOptionalID("tenant", req.GetTenant()); err != nil {
 		return nil, err
 	}
 	place, err := readPlace(req, 8+16)
@@ -33,11 +34,10 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 	}
 	query := store.ThreadQuery{Tenant: req.GetTenant(), Limit: pageSize(req.GetPageSize(), 50, 500) + 1}
 	for name, value := range req.GetMetadata() {
-		label := labelOf(name, value)
-		if err := checkTenant("metadata", label); err != nil {
-			return nil, err
+		if err := errors.Join(checkOptionalID("metadata", name), checkOptionalID("metadata", value)); err != nil {
+			return nil, errField("metadata", "names and values must be identifiers, as thread ids are")
 		}
-		query.Labels = append(query.Labels, label)
+		query.Labels = append(query.Labels, labelOf(name, value))
 	}
 	if place != nil {
 		query.Before = time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"math/rand/v2"
-	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
@@ -30,6 +29,7 @@ type live struct {
 	tailBytes int      // of the log since the stored fold
 	queued    *pending // what has been folded and not been taken by the committer
 	inflight  *pending // what the committer is writing
+	offered   bool     // it is in the committer's queue
 	dead      bool     // dropped from the cache: a commit failed, or it was evicted
 }
 
@@ -74,8 +74,9 @@ func (l *live) memory() int64 {
 	if l.thread == nil {
 		return overhead
 	}
+	overall := overhead + int64(len(l.thread.Input()))
 	messages := int64(l.thread.Size() - l.thread.StateSize())
-	return overhead + 2*messages + 8*int64(l.thread.StateSize()) + 300*int64(l.thread.MessageCount())
+	return overall + 2*messages + 8*int64(l.thread.StateSize()) + 300*int64(l.thread.MessageCount())
 }
 
 // load reads the thread, or makes an empty one if it does not exist.
@@ -118,12 +119,4 @@ func restore(threadID string, loaded *store.Loaded, lim agui.Limits) (*agui.Thre
 	}
 	thread.Seal(loaded.Head.Version, loaded.Head.Hash)
 	return thread, unreadable, nil
-}
-
-// leaseOf returns the lease TTL to use for a run that asked for ttl.
-func (s *Service) leaseOf(ttl time.Duration) time.Duration {
-	if ttl <= 0 {
-		return s.cfg.LeaseTTL
-	}
-	return min(max(ttl, time.Second), s.cfg.MaxLeaseTTL)
 }

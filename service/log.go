@@ -97,7 +97,7 @@ func (o *logSender) entry(segment *store.Segment, version uint64, e *agui.Entry)
 	payload := e.Payload
 	for {
 		n := min(len(payload), maxPayload)
-		err := o.add(n, func(next *threadsvcv1.ReadLogResponse) {
+		err := o.add(n+len(segment.RunID), func(next *threadsvcv1.ReadLogResponse) {
 			next.Entries = append(next.Entries, &threadsvcv1.LogEntry{
 				Version: version, Kind: kinds[e.Kind], RunId: segment.RunID, Offset: e.Offset, Payload: payload[:n],
 				CommitTime: timestamp(segment.CommitTime(version)), Inert: e.Flags&agui.FlagInert != 0, PayloadContinues: n < len(payload),

@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -10,8 +11,6 @@ import (
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
-
-	"time"
 )
 
 // threadKey checks a thread's name and returns its key.
@@ -19,7 +18,7 @@ func threadKey(name *threadsvcv1.ThreadName, field string) (store.Key, error) {
 	if name == nil {
 		return store.Key{}, errField(field, "is required")
 	}
-	if err := checkTenant(field+".tenant", name.GetTenant()); err != nil {
+	if err := checkOptionalID(field+".tenant", name.GetTenant()); err != nil {
 		return store.Key{}, err
 	}
 	if err := checkID(field+".thread_id", name.GetThreadId()); err != nil {
@@ -33,10 +32,11 @@ func checkID(field, id string) error {
 	if id == "" {
 		return errField(field, "must not be empty")
 	}
-	return checkTenant(field, id)
+	return checkOptionalID(field, id)
 }
 
-func checkTenant(field, id string) error {
+// checkOptionalID is checkID for what may be empty.
+func checkOptionalID(field, id string) error {
 	switch {
 	case len(id) > agui.MaxIDBytes:
 		return errField(field, fmt.Sprintf("must not be longer than %d bytes", agui.MaxIDBytes))

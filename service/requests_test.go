@@ -183,7 +183,7 @@ func TestPagesNobodyOffered(t *testing.T) {
 			t.Errorf("%s with a huge page size: %v", what, err)
 		}
 	}
-	for _, metadata := range []map[string]string{{"a": "\x00"}, {"a\x00": ""}, {"a": strings.Repeat("x", agui.MaxIDBytes)}} {
+	for _, metadata := range []map[string]string{{"a": "\x00"}, {"a\x00": ""}, {"a": strings.Repeat("x", agui.MaxIDBytes+1)}} {
 		_, err := c.client.ListThreads(t.Context(), &threadsvcv1.ListThreadsRequest{Tenant: "test", Metadata: metadata})
 		if meta := wantReason(t, err, codes.InvalidArgument, "INVALID_REQUEST"); meta["field"] != "metadata" {
 			t.Errorf("by %.20v: %v", metadata, meta)

@@ -44,8 +44,16 @@ func (l *live) endRun(p *pending, ended *agui.RunEnded) {
 	run.ProtocolVersion, run.Outcome, run.Result = ended.ProtocolVersion, ended.Outcome, ended.Result
 	run.Usage, run.Error = ended.Usage, ended.Error
 	l.head.ActiveRun = ""
-	p.ended = true
+	p.wantsFold = true
 	p.writeRun(run, false)
+}
+
+// countWarnings counts warnings of the active run in its row.
+func (l *live) countWarnings(p *pending, runID string, n int) {
+	if n > 0 && l.run != nil && l.run.RunID == runID {
+		l.run.Warnings += int64(n)
+		p.writeRun(l.run, false)
+	}
 }
 
 // writeRun notes that the row of a run is to be written.

@@ -81,6 +81,7 @@ func (v *Server) Serve(ctx context.Context, listener net.Listener) error {
 	select {
 	case err = <-served:
 		stopWatching()
+		v.stop()
 	case <-ctx.Done():
 		stopWatching()
 		v.stop()

@@ -2,13 +2,8 @@ package service
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -19,6 +14,8 @@ import (
 type started struct {
 	start *threadsvcv1.RunStart
 	input []byte
+	// again is set for a run that was started before: the rest has still to be made of the log.
+	again *store.Run
 }
 
 // StartRun implements the contract.
@@ -56,6 +53,9 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 				run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
 			}
 		}
+		if err == nil && run.again != nil {
+			return s.repeat(ctx, key, req, run)
+		}
 		retry := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
 		if !retry || attempt == maxAttempts {
 			return run, err
@@ -67,7 +67,7 @@ func checkStart(req *threadsvcv1.StartRunRequest) error {
 	if err := checkID("run_id", req.GetRunId()); err != nil {
 		return err
 	}
-	if err := checkTenant("parent_run_id", req.GetParentRunId()); err != nil {
+	if err := checkOptionalID("parent_run_id", req.GetParentRunId()); err != nil {
 		return err
 	}
 	if ttl := req.GetLeaseTtl(); ttl != nil && (ttl.CheckValid() != nil || ttl.AsDuration() < 0) {
@@ -174,7 +174,7 @@ func (s *Service) closeActive(ctx context.Context, l *live, policy threadsvcv1.A
 
 // begin queues an announced run: its input, its row, its lease.
 func (s *Service) begin(l *live, req *threadsvcv1.StartRunRequest, applied *agui.Applied, hash [32]byte) *pending {
-	p := s.pend(l)
+	p := l.pend()
 	if !l.exists {
 		p.commit.Create = &store.NewThread{Tenant: req.GetThread().GetTenant(), ThreadID: req.GetThread().GetThreadId()}
 		l.exists = true
@@ -210,139 +210,10 @@ func startOf(thread *agui.Thread, repair bool) *started {
 	}}
 }
 
-// startedBefore answers a request for a run that exists: the same input gives the same run again. It returns nil for a
-// run that is new.
-func (s *Service) startedBefore(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, hash [32]byte) (*started, error) {
-	storeCtx, cancel := s.storeContext(ctx)
-	defer cancel()
-	run, err := s.store.Run(storeCtx, l.key, req.GetRunId())
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+// leaseOf returns the lease TTL to use for a run that asked for ttl.
+func (s *Service) leaseOf(ttl time.Duration) time.Duration {
+	if ttl <= 0 {
+		return s.cfg.LeaseTTL
 	}
-	if err != nil {
-		return nil, err
-	}
-	if run.InputHash != hash {
-		return nil, refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_EXISTS, "the run id was used before with another input", "status", runStatusName(run.Status))
-	}
-	thread, err := s.threadAt(ctx, l, run.FirstVersion)
-	if err != nil {
-		return nil, err
-	}
-	repair := req.GetUnansweredToolCalls() == threadsvcv1.UnansweredToolCalls_UNANSWERED_TOOL_CALLS_REPAIR
-	again := startOf(thread, repair)
-	again.start.RepeatedRequest = true
-	again.start.Lease = &threadsvcv1.Lease{FencingToken: run.Fence}
-	if l.head.Fence == run.Fence {
-		again.start.Lease.ExpiresAt = timestamp(l.head.LeaseExpiresAt)
-	}
-	return again, nil
-}
-
-// threadAt returns the thread as it was at an earlier version. It reads the log up to there.
-func (s *Service) threadAt(ctx context.Context, l *live, version uint64) (*agui.Thread, error) {
-	if l.head.Version == version {
-		return l.thread, nil
-	}
-	thread := agui.NewThread(l.head.ThreadID, s.cfg.Limits)
-	for thread.Version() < version {
-		storeCtx, cancel := s.storeContext(ctx)
-		segments, err := s.store.Log(storeCtx, l.key, thread.Version()+1, logPage)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		if len(segments) == 0 {
-			return nil, fmt.Errorf("service: the log of %s ends at version %d, before %d", l.key, thread.Version(), version)
-		}
-		for i := range segments {
-			replaySegment(thread, &segments[i], version)
-		}
-	}
-	return thread, nil
-}
-
-// replaySegment replays the entries of a segment up to a version.
-func replaySegment(thread *agui.Thread, segment *store.Segment, version uint64) {
-	entries, _ := agui.DecodeEntries(segment.Entries)
-	for i := range entries {
-		if thread.Version() < version {
-			_ = thread.Replay(&entries[i], entries[i].Append(nil))
-		}
-	}
-	thread.Skip(min(segment.LastVersion, version)) // what cannot be read is passed over
-}
-
-// inputHash identifies what a run is started with; how it is to be started does not count.
-func inputHash(req *threadsvcv1.StartRunRequest) [32]byte {
-	what := proto.Clone(req).(*threadsvcv1.StartRunRequest)
-	what.Policy, what.UnansweredToolCalls, what.ExpectedVersion, what.LeaseTtl = 0, 0, nil, nil
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(what)
-	if err != nil { // cannot happen: the request was just unmarshalled
-		panic(fmt.Sprintf("service: marshal request: %v", err))
-	}
-	return sha256.Sum256(append([]byte("StartRun\x00"), text...))
-}
-
-// inputText writes the text of a RunAgentInput from the fields of a request; absent ones are left out. Each value has to be
-// one JSON value by itself, or it could bring members of its own.
-type inputText struct {
-	depth int // of nesting that values may have
-	text  []byte
-	wrong *agui.Violation // the first value that is not one
-}
-
-func (w *inputText) check(path string, value []byte) {
-	var v *agui.Violation
-	if w.wrong == nil && errors.As(agui.CheckJSON(value, w.depth), &v) {
-		w.wrong = &agui.Violation{Code: v.Code, Path: path, Detail: v.Detail}
-	}
-}
-
-func (w *inputText) name(name string) {
-	separator := byte(',')
-	if len(w.text) == 0 {
-		separator = '{'
-	}
-	w.text = append(append(w.text, separator, '"'), name...)
-	w.text = append(w.text, '"', ':')
-}
-
-func (w *inputText) string(name, value string) {
-	if value != "" {
-		text, _ := json.Marshal(value)
-		w.name(name)
-		w.text = append(w.text, text...)
-	}
-}
-
-func (w *inputText) json(name string, value []byte) {
-	if len(value) > 0 {
-		w.check("/"+name, value)
-		w.name(name)
-		w.text = append(w.text, value...)
-	}
-}
-
-func (w *inputText) list(name string, values [][]byte) {
-	if len(values) == 0 {
-		return
-	}
-	w.name(name)
-	for i, value := range values {
-		w.check(fmt.Sprintf("/%s/%d", name, i), value)
-		separator := byte(',')
-		if i == 0 {
-			separator = '['
-		}
-		w.text = append(append(w.text, separator), value...)
-	}
-	w.text = append(w.text, ']')
-}
-
-func (w *inputText) close() []byte {
-	if len(w.text) == 0 {
-		return []byte("{}")
-	}
-	return append(w.text, '}')
+	return min(max(ttl, time.Second), s.cfg.MaxLeaseTTL)
 }

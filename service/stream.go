@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
@@ -23,12 +25,13 @@ func (s *Service) AppendEvents(stream threadsvcv1.ThreadService_AppendEventsServ
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	answers := make(chan answer, s.cfg.Window)
+	var folding atomic.Bool // a batch was received and its answer is not queued yet
 	received := make(chan error, 1)
 	s.streams.Add(1)
 	go func() {
 		defer s.streams.Done()
 		defer close(answers)
-		received <- s.receiveSafely(ctx, stream, answers)
+		received <- s.receiveSafely(ctx, stream, answers, &folding)
 	}()
 	for {
 		select {
@@ -40,7 +43,7 @@ func (s *Service) AppendEvents(stream threadsvcv1.ThreadService_AppendEventsServ
 				return s.streamStatus(err)
 			}
 		case <-s.drain:
-			return s.streamStatus(s.finishStream(ctx, stream, answers))
+			return s.streamStatus(s.finishStream(ctx, stream, answers, &folding))
 		}
 	}
 }
@@ -54,17 +57,17 @@ func (s *Service) streamStatus(err error) error {
 }
 
 // receiveSafely is receive, where a panic ends the stream and not the server.
-func (s *Service) receiveSafely(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer) (err error) {
+func (s *Service) receiveSafely(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer, folding *atomic.Bool) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("service: panic while receiving: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return s.receive(ctx, stream, answers)
+	return s.receive(ctx, stream, answers, folding)
 }
 
 // receive folds the stream's batches until it ends or the context does. It returns io.EOF when the producer is done.
-func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer) error {
+func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer, folding *atomic.Bool) error {
 	var w *writer
 	for {
 		req, err := stream.Recv()
@@ -83,12 +86,14 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 		if req.GetBatch() == nil {
 			continue
 		}
+		folding.Store(true)
 		out, err := s.append(ctx, w, req.GetBatch())
 		select {
 		case answers <- answer{out, err}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		folding.Store(false)
 	}
 }
 
@@ -115,8 +120,10 @@ func (s *Service) answer(ctx context.Context, stream threadsvcv1.ThreadService_A
 
 // finishStream sends the answers of what was received before the server began to drain, and returns the status that
 // tells the producer to go elsewhere.
-func (s *Service) finishStream(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers <-chan answer) error {
+func (s *Service) finishStream(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers <-chan answer, folding *atomic.Bool) error {
+	const patience = 5 * time.Millisecond
 	for {
+		more := folding.Load() // read before the queue: what is folded now is queued before this turns false
 		select {
 		case a, open := <-answers:
 			if !open {
@@ -125,8 +132,10 @@ func (s *Service) finishStream(ctx context.Context, stream threadsvcv1.ThreadSer
 			if err := s.answer(ctx, stream, a); err != nil {
 				return err
 			}
-		default:
-			return errShuttingDown
+		case <-time.After(patience):
+			if !more {
+				return errShuttingDown
+			}
 		}
 	}
 }

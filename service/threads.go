@@ -90,9 +90,9 @@ func (s *Service) tryCreate(ctx context.Context, key store.Key, req *threadsvcv1
 		return nil, errInput(err)
 	}
 	applied.Warnings = warnings
-	p := s.pend(l)
+	p := l.pend()
 	p.commit.Create = &store.NewThread{Tenant: req.GetThread().GetTenant(), ThreadID: req.GetThread().GetThreadId(), Metadata: metadata}
-	p.ended, l.exists = true, true
+	p.wantsFold, l.exists = true, true
 	l.add(p, &applied, 0, 0)
 	l.seal(p)
 	return p, nil
@@ -185,17 +185,20 @@ func (s *Service) deleteThread(ctx context.Context, name *threadsvcv1.ThreadName
 	if err != nil {
 		return store.Head{}, err
 	}
-	l, err := s.acquireSettled(ctx, key, name.GetThreadId())
+	l, err := s.acquireUnloaded(ctx, key)
 	if err != nil {
 		return store.Head{}, err
 	}
-	defer s.letGo(l)
-	ctx, cancel := s.storeContext(ctx)
+	defer l.release()
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeouts*s.cfg.StoreTimeout)
 	defer cancel()
 	head, err := s.store.Delete(ctx, key)
 	s.cache.drop(l)
 	return head, err
 }
+
+// deleteTimeouts is how many times longer an erasure may take than another call of the store: it is as long as the thread.
+const deleteTimeouts = 6
 
 // readMetadata checks a thread's metadata and finds its labels: a JSON object within the limits.
 func readMetadata(field string, text []byte) (store.Metadata, error) {
@@ -218,8 +221,8 @@ func readMetadata(field string, text []byte) (store.Metadata, error) {
 	return store.Metadata{Text: text, Labels: labelsOf(members)}, nil
 }
 
-// labelsOf returns the top-level string members as "name=value", in order. Those that Postgres cannot index (very long,
-// or with NUL) are left out; they can be read, but not searched for.
+// labelsOf returns the labels of the top-level string members, in order. Those with NUL are left out, as the store leaves
+// out very long ones: they can be read, but not searched for.
 func labelsOf(members map[string]json.RawMessage) []string {
 	var labels []string
 	for name, value := range members {
@@ -227,12 +230,13 @@ func labelsOf(members map[string]json.RawMessage) []string {
 		if value[0] != '"' || json.Unmarshal(value, &text) != nil {
 			continue
 		}
-		if label := labelOf(name, text); len(label) <= agui.MaxIDBytes && !strings.ContainsRune(label, 0) {
-			labels = append(labels, label)
+		if !strings.ContainsRune(name+text, 0) {
+			labels = append(labels, labelOf(name, text))
 		}
 	}
 	slices.Sort(labels)
 	return labels
 }
 
-func labelOf(name, value string) string { return name + "=" + value }
+// labelOf is how a member is indexed. Neither part contains NUL.
+func labelOf(name, value string) string { return name + "\x00" + value }

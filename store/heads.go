@@ -17,10 +17,10 @@ import (
 // with the same lease most of the time, and a lease always lasts at least half of its time from now.
 const sqlHeads = `
 WITH input AS (
-    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bigint[], $7::text[],
-                         $8::bigint[], $9::text[], $10::bigint[], $11::boolean[], $12::bigint[])
-        AS i (thread_key, expect_version, expect_fence, version, log_hash, fence, stream_id,
-              next_offset, active_run, lease_ttl_ms, run_started, runs)
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
+                         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[])
+        AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
+              runs, expect_version, expect_fence, run_started)
 ), locked AS MATERIALIZED (
     SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
     ORDER BY t.thread_key FOR NO KEY UPDATE OF t
@@ -124,11 +124,10 @@ func queueHeads(batch *pgx.Batch, commits []*Commit, heads *[]written) {
 	}
 }
 
-func headArgs(commits []*Commit) []any {
+// standingArgs are the columns that creating and updating a head begin with.
+func standingArgs(commits []*Commit) []any {
 	return []any{
 		column(commits, func(c *Commit) pgtype.UUID { return uuid(c.Key) }),
-		column(commits, func(c *Commit) int64 { return bigint(c.ExpectVersion) }),
-		column(commits, func(c *Commit) int64 { return bigint(c.ExpectFence) }),
 		column(commits, func(c *Commit) int64 { return bigint(c.Version) }),
 		column(commits, func(c *Commit) []byte { return c.Hash[:] }),
 		column(commits, func(c *Commit) int64 { return bigint(c.Fence) }),
@@ -136,27 +135,25 @@ func headArgs(commits []*Commit) []any {
 		column(commits, func(c *Commit) int64 { return bigint(c.NextOffset) }),
 		column(commits, func(c *Commit) string { return c.ActiveRun }),
 		column(commits, func(c *Commit) int64 { return c.LeaseTTL.Milliseconds() }),
-		column(commits, func(c *Commit) bool { return c.RunStarted }),
 		column(commits, func(c *Commit) int64 { return c.Runs }),
 	}
 }
 
+func headArgs(commits []*Commit) []any {
+	return append(standingArgs(commits),
+		column(commits, func(c *Commit) int64 { return bigint(c.ExpectVersion) }),
+		column(commits, func(c *Commit) int64 { return bigint(c.ExpectFence) }),
+		column(commits, func(c *Commit) bool { return c.RunStarted }),
+	)
+}
+
 func createArgs(commits []*Commit) []any {
 	labels := rowsOf(commits, func(c *Commit) []string { return c.Create.Metadata.KeptLabels() })
-	return []any{
-		column(commits, func(c *Commit) pgtype.UUID { return uuid(c.Key) }),
-		column(commits, func(c *Commit) int64 { return bigint(c.Version) }),
-		column(commits, func(c *Commit) []byte { return c.Hash[:] }),
-		column(commits, func(c *Commit) int64 { return bigint(c.Fence) }),
-		column(commits, func(c *Commit) string { return c.StreamID }),
-		column(commits, func(c *Commit) int64 { return bigint(c.NextOffset) }),
-		column(commits, func(c *Commit) string { return c.ActiveRun }),
-		column(commits, func(c *Commit) int64 { return c.LeaseTTL.Milliseconds() }),
-		column(commits, func(c *Commit) int64 { return c.Runs }),
+	return append(standingArgs(commits),
 		column(commits, func(c *Commit) string { return c.Create.Tenant }),
 		column(commits, func(c *Commit) string { return c.Create.ThreadID }),
 		column(commits, func(c *Commit) []byte { return c.Create.Metadata.Text }),
 		keys(labels),
 		column(labels, func(l of[string]) []byte { return []byte(*l.row) }),
-	}
+	)
 }

@@ -34,12 +34,13 @@ func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) 
 }
 
 // sqlLockUnmerged takes a run that is to be merged; nothing if another node has it in hand. What is folded is never the
-// tail that a load reads.
+// tail that a load reads. The lock of the head keeps out a Delete, which would not see the merged rows; appends go on.
 const sqlLockUnmerged = `
 SELECT r.run_id, r.first_version, r.last_version FROM runs r
 JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
+JOIN threads t ON t.thread_key = r.thread_key
 WHERE r.thread_key = $1 AND r.ordinal = $2 AND r.status <> 1 AND NOT r.merged
-FOR UPDATE OF r SKIP LOCKED`
+FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED`
 
 const sqlRunSegments = `
 SELECT first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size, committed_at, times
@@ -116,7 +117,7 @@ func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
 func mergeable(segments []storedSegment) [][]storedSegment {
 	var groups [][]storedSegment
 	var group []storedSegment
-	size := 0
+	size := int64(0)
 	flush := func() {
 		if len(group) > 1 {
 			groups = append(groups, group)
@@ -126,14 +127,14 @@ func mergeable(segments []storedSegment) [][]storedSegment {
 	for _, s := range segments {
 		if n := len(group); n > 0 {
 			last := &group[n-1]
-			fits := size+len(s.Entries) <= mergedSize && last.LastVersion+1 == s.FirstVersion &&
+			fits := size+s.size <= mergedSize && last.LastVersion+1 == s.FirstVersion &&
 				last.NextOffset == s.FirstOffset && last.StreamID == s.StreamID
 			if !fits || s.Err != nil {
 				flush()
 			}
 		}
 		if s.Err == nil {
-			group, size = append(group, s), size+len(s.Entries)
+			group, size = append(group, s), size+s.size
 		}
 	}
 	flush()

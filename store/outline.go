@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -144,7 +145,9 @@ func (p *Postgres) inlineAll(ctx context.Context, key Key, segments []Segment) e
 		var dbErr error
 		s.Entries, s.Err = inline(s.Entries, func(hashes []content.Hash) (map[content.Hash][]byte, error) {
 			chunks, err := p.contents(ctx, key, hashes)
-			dbErr = err
+			if !errors.Is(err, ErrCorrupt) {
+				dbErr = err
+			}
 			return chunks, err
 		})
 		if dbErr != nil {

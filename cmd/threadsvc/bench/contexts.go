@@ -22,24 +22,22 @@ const (
 
 // contexts measures how long contexts take to be read: by a server that has just been started, again, and, as bare texts,
 // straight from Postgres. Of a server that is somebody's the first reads are not cold, and not reported.
-func (s *session) contexts(ctx context.Context) (err error) {
+func (s *trial) contexts(ctx context.Context) error {
 	s.progress.show("reading contexts", 0)
-	one := *s.v
-	one.Nodes = 1
-	nodes, err := startNodes(ctx, s.launch, s.cluster, s.o, &one)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopNodes(nodes)) }()
-	conns, err := dialAll([]string{nodes[0].address}, 1)
-	if err != nil {
-		return err
-	}
-	defer hangUp(conns)
-	if _, _, err := getContext(ctx, conns[0], s.driver.streams[0].id+"-none"); status.Code(err) != codes.NotFound {
-		return fmt.Errorf("bench: the context of a thread that does not exist: %w", err)
-	}
-	texts, cold, warm, err := s.readContexts(ctx, conns[0])
+	return s.withServer(ctx, s.v, func(conn *grpc.ClientConn) error {
+		absent := s.driver.streams[0].id + "-none"
+		switch _, _, err := getContext(ctx, conn, absent); {
+		case err == nil:
+			return fmt.Errorf("bench: thread %s, which does not exist, has a context", absent)
+		case status.Code(err) != codes.NotFound:
+			return fmt.Errorf("bench: the context of a thread that does not exist: %w", err)
+		}
+		return s.measureContexts(ctx, conn)
+	})
+}
+
+func (s *trial) measureContexts(ctx context.Context, conn *grpc.ClientConn) error {
+	texts, cold, warm, err := s.readContexts(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func (s *session) contexts(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *session) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
+func (s *trial) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
 	for round := range contextRounds + 1 {
 		for i := range min(contextThreads, len(s.driver.streams)) {
 			text, took, err := getContext(ctx, conn, s.driver.streams[i].id)
@@ -105,8 +103,22 @@ func getContext(ctx context.Context, conn *grpc.ClientConn, id string) ([]byte, 
 }
 
 // deleteThreads removes what the benchmark left in a database that is somebody's.
-func (b *bench) deleteThreads(ctx context.Context) (err error) {
-	one := b.o.Variant
+func (b *bench) deleteThreads(ctx context.Context) error {
+	return b.withServer(ctx, &b.o.Variant, func(conn *grpc.ClientConn) error {
+		client := threadsvcv1.NewThreadServiceClient(conn)
+		for _, id := range b.left {
+			_, err := client.DeleteThread(ctx, &threadsvcv1.DeleteThreadRequest{Thread: nameOf(id)})
+			if err != nil && status.Code(err) != codes.NotFound {
+				return fmt.Errorf("bench: delete thread %s: %w", id, err)
+			}
+		}
+		return nil
+	})
+}
+
+// withServer runs f with a connection to a single server, which is started as the variant says and stopped after.
+func (b *bench) withServer(ctx context.Context, v *Variant, f func(*grpc.ClientConn) error) (err error) {
+	one := *v
 	one.Nodes = 1
 	nodes, err := startNodes(ctx, b.launch, b.cluster, b.o, &one)
 	if err != nil {
@@ -118,12 +130,5 @@ func (b *bench) deleteThreads(ctx context.Context) (err error) {
 		return err
 	}
 	defer hangUp(conns)
-	client := threadsvcv1.NewThreadServiceClient(conns[0])
-	for _, id := range b.left {
-		_, err := client.DeleteThread(ctx, &threadsvcv1.DeleteThreadRequest{Thread: nameOf(id)})
-		if err != nil && status.Code(err) != codes.NotFound {
-			return fmt.Errorf("bench: delete thread %s: %w", id, err)
-		}
-	}
-	return nil
+	return f(conns[0])
 }

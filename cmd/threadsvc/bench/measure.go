@@ -96,7 +96,7 @@ func (b *bench) service(ctx context.Context, v *Variant, p *plan, label string) 
 	if err != nil {
 		return m, err
 	}
-	s := &session{bench: b, v: v, nodes: nodes, m: measurement{Name: label, Values: map[string]float64{}}}
+	s := &trial{bench: b, v: v, nodes: nodes, m: measurement{Name: label, Values: map[string]float64{}}}
 	err = s.run(ctx, p)
 	if err = errors.Join(err, stopNodes(nodes)); err != nil {
 		return m, withComplaints(err, nodes)

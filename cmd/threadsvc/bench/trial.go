@@ -18,8 +18,8 @@ const (
 	lastOfEarly  = 15
 )
 
-// session is one measurement of the service.
-type session struct {
+// trial is one measurement of the service.
+type trial struct {
 	*bench
 	v      *Variant
 	nodes  []*node
@@ -28,7 +28,7 @@ type session struct {
 }
 
 // run measures with connections and streams of its own, and reads the threads back.
-func (s *session) run(ctx context.Context, p *plan) error {
+func (s *trial) run(ctx context.Context, p *plan) error {
 	var addresses []string
 	for _, n := range s.nodes {
 		addresses = append(addresses, n.address)
@@ -49,7 +49,7 @@ func (s *session) run(ctx context.Context, p *plan) error {
 }
 
 // measure warms up, sends the measured runs, and reads what they cost.
-func (s *session) measure(ctx context.Context) error {
+func (s *trial) measure(ctx context.Context) error {
 	if err := s.db.Checkpoint(ctx); err != nil { // before the warm-up, which then pays for the first touch of pages
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *session) measure(ctx context.Context) error {
 const warmUpAtOnce = 256
 
 // warmUp sends the runs before the measurement.
-func (s *session) warmUp(ctx context.Context) error {
+func (s *trial) warmUp(ctx context.Context) error {
 	s.progress.show("warming up", s.driver.plan.events(0, s.v.Warmup))
 	_, err := s.driver.send(ctx, s.v.Warmup, pacing{unacked: s.v.Unacked, atOnce: warmUpAtOnce})
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *session) warmUp(ctx context.Context) error {
 }
 
 // load sends the measured runs, as a whole or, if the growth is wanted, in parts.
-func (s *session) load(ctx context.Context) (*tally, error) {
+func (s *trial) load(ctx context.Context) (*tally, error) {
 	last := s.v.Warmup + s.v.Runs
 	s.progress.show(s.m.Name, s.driver.plan.events(s.v.Warmup, last))
 	pace := pacing{unacked: s.v.Unacked, rate: s.v.Pace, until: time.Now().Add(s.v.Duration)}
@@ -131,7 +131,7 @@ func (d *driver) unfinished() bool {
 	return slices.ContainsFunc(d.streams, func(s *stream) bool { return s.next < len(s.batches) })
 }
 
-func (s *session) sizes(ctx context.Context) (rows, tables int64, err error) {
+func (s *trial) sizes(ctx context.Context) (rows, tables int64, err error) {
 	if rows, err = s.db.RowBytes(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -140,7 +140,7 @@ func (s *session) sizes(ctx context.Context) (rows, tables int64, err error) {
 }
 
 // memory sets the memory of the servers, whose streams are still open.
-func (s *session) memory() {
+func (s *trial) memory() {
 	var now, peak int64
 	for _, n := range s.nodes {
 		a, b, ok := memoryOf(n.pid)
@@ -153,7 +153,7 @@ func (s *session) memory() {
 }
 
 // setSizes reads the sizes once the work in the background is done. What that wrote to the WAL counts.
-func (s *session) setSizes(ctx context.Context, total *tally, walBefore, rowsBefore, tablesBefore int64) error {
+func (s *trial) setSizes(ctx context.Context, total *tally, walBefore, rowsBefore, tablesBefore int64) error {
 	s.progress.show("reading sizes", 0)
 	if err := s.settle(ctx, s.v.Settle); err != nil {
 		return err
