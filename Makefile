@@ -1,7 +1,7 @@
 # The two commands of the README do all the set-up: they install Postgres' binaries where they are missing, and nothing
 # else outside this folder.
 
-.PHONY: demo test race fuzz vet proto proto-lint crash compare bench-state
+.PHONY: demo test race fuzz vet proto proto-lint crash bench-state
 
 demo: postgres
 	go run ./cmd/threadsvc demo

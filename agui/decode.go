@@ -6,7 +6,7 @@ import (
 )
 
 // Decode reads one event and enforces its shape: the stages decode, enforce and the part of compatibility that needs
-// no memory of earlier events (binary content parts; protocol.md stages 1 to 3).
+// no memory of earlier events (binary content parts).
 //
 // On success Event.Text is the canonical text: the received bytes themselves, not a copy, when nothing had to be
 // removed or upgraded; otherwise a new text without what was removed and byte for byte as received elsewhere. It too

@@ -43,6 +43,15 @@ func (m *Message) Size() int { return m.body().Size() }
 // AppendTo appends the message's JSON text.
 func (m *Message) AppendTo(dst []byte) []byte { return m.body().AppendTo(dst) }
 
+// detached is the message with a text of its own, so that it does not keep alive the event it came in.
+func (m *Message) detached() *Message {
+	own, err := parseMessage(m.AppendTo(nil))
+	if err != nil { // cannot happen: the text was checked when it came
+		return m
+	}
+	return own
+}
+
 // sameText reports whether two messages have the same JSON text.
 func (m *Message) sameText(other *Message) bool {
 	if m.obj == nil && other.obj == nil {

@@ -40,6 +40,17 @@ func (l *messages) grew(m *Message, by int) {
 	l.dirty[m] = struct{}{}
 }
 
+// clientOnlySize is the size of the messages that a snapshot may leave untouched.
+func (l *messages) clientOnlySize() int {
+	size := 0
+	for _, m := range l.order {
+		if m.Role == RoleActivity || m.Role == RoleReasoning {
+			size += m.Size()
+		}
+	}
+	return size
+}
+
 // index returns the place of a message in the order.
 func (l *messages) index(m *Message) int {
 	i, _ := slices.BinarySearchFunc(l.order, m.Position, func(at *Message, position int64) int {
@@ -128,10 +139,9 @@ func (l *messages) replace(old, m *Message) {
 	i := l.index(old)
 	l.size -= old.Size()
 	l.release(old)
-	m.Position, m.stored = old.Position, false
+	m.Position, m.stored = old.Position, old.stored
 	l.order[i] = m
 	l.hold(m)
-	m.stored = old.stored
 	l.grew(m, m.Size())
 }
 

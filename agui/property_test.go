@@ -195,7 +195,7 @@ func limits(t *rapid.T) agui.Limits {
 	return lim
 }
 
-// TestThreadIsItsLog is invariant I2 on streams with and without faults: what is replayed or restored at any moment is the
+// TestThreadIsItsLog folds streams with and without faults: what is replayed or restored at any moment is the
 // live thread, and stays it.
 func TestThreadIsItsLog(t *testing.T) {
 	t.Parallel()

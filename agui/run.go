@@ -2,6 +2,7 @@ package agui
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,7 @@ func (t *Thread) startRun(a *Applied, ev *Event) *Warning {
 	}
 	k.resetRun()
 	k.Phase, k.RunID, k.Opened = phaseRunning, ev.RunID, true
-	k.ProtocolVersion = ev.ProtocolVersion
+	k.ProtocolVersion = slices.Clone(ev.ProtocolVersion) // it would keep an echoed input alive
 	list := memberOf(ev.Input, "messages")
 	for _, m := range t.readMessages(list) {
 		k.seedOwners(m, false)

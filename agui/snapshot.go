@@ -2,7 +2,7 @@ package agui
 
 import "slices"
 
-// reconcile is MESSAGES_SNAPSHOT, by the letter of the seed page: a message held keeps its place and takes the
+// reconcile is MESSAGES_SNAPSHOT (protocol page on state): a message held keeps its place and takes the
 // snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
 // reasoning messages, each unless the snapshot carries any of that role.
 func (t *Thread) reconcile(ev *Event) *Warning {
@@ -24,9 +24,9 @@ func (t *Thread) reconcile(ev *Event) *Warning {
 		}
 		switch held := t.msgs.byID[m.ID]; {
 		case held == nil:
-			t.msgs.append(m)
+			t.msgs.append(m.detached())
 		case !held.sameText(m): // most of a snapshot commonly restates what is held
-			t.msgs.replace(held, m)
+			t.msgs.replace(held, m.detached())
 		}
 	}
 	t.msgs.indexCalls()

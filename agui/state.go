@@ -46,7 +46,7 @@ func sameDoc(a, b *jsondoc.Doc) bool {
 	return a.Size() == b.Size() && bytes.Equal(a.AppendTo(nil), b.AppendTo(nil))
 }
 
-// replaceState is STATE_SNAPSHOT: no merging (seed: STATE_SNAPSHOT).
+// replaceState is STATE_SNAPSHOT: no merging (protocol page on state).
 func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 	if inert {
 		return nil
@@ -63,7 +63,7 @@ func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 	return nil
 }
 
-// patchState is STATE_DELTA: atomic, and skipped with a warning when it does not apply (seed: Error Handling).
+// patchState is STATE_DELTA: atomic, and skipped with a warning when it does not apply (protocol page on state).
 func (t *Thread) patchState(text Value, inert bool) *Warning {
 	if inert {
 		return nil

@@ -241,7 +241,7 @@ func (g *script) reasoning() []sentEvent {
 func (g *script) subagent() []sentEvent {
 	id := g.id("s")
 	return enclose(
-		exact(`{"type":"SUBAGENT_STARTED","subagentRunId":%q,"name":"helper"}`, id),
+		exact(`{"type":"SUBAGENT_STARTED","subagentRunId":%q,"name":"researcher"}`, id),
 		g.textOf(fmt.Sprintf(`,"subagentRunId":%q`, id)),
 		exact(`{"type":"SUBAGENT_FINISHED","subagentRunId":%q}`, id))
 }

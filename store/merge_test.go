@@ -3,6 +3,8 @@ package store_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/threadsvc/threadsvc/agui"
@@ -71,5 +73,92 @@ func TestMergeKeepsTheLog(t *testing.T) {
 	found, err := db.Stream(t.Context(), key, "r", 5, 6)
 	if err != nil || len(found) != 1 {
 		t.Errorf("stream: %d segments, %v", len(found), err)
+	}
+}
+
+// ended is a commit that makes a thread of one run that is over, with a segment for each payload.
+func ended(id string, payloads ...string) *store.Commit {
+	version := uint64(len(payloads))
+	c := &store.Commit{
+		Key: store.KeyOf("acme", id), Create: &store.NewThread{Tenant: "acme", ThreadID: id}, Version: version,
+		StreamID: "r", NextOffset: version, Runs: 1, Fold: &agui.Changes{Version: version},
+		Opened: []store.Run{{RunID: "r", StreamID: "r", Ordinal: 1, FirstVersion: 1, LastVersion: version, NextOffset: version, Status: store.RunFinished}},
+	}
+	for i, payload := range payloads {
+		offset := uint64(i)
+		e := agui.Entry{Kind: agui.KindEvent, Offset: offset, Payload: []byte(payload)}
+		c.Segments = append(c.Segments, store.Segment{
+			FirstVersion: offset + 1, LastVersion: offset + 1, RunID: "r", StreamID: "r", FirstOffset: offset, NextOffset: offset + 1,
+			Entries: e.Append(nil),
+		})
+	}
+	return c
+}
+
+// A thread that is deleted while its segments are merged leaves nothing behind, and neither call fails.
+func TestMergeAndDelete(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	db, admin := open(t, store.Options{URL: url}), connect(t, url)
+	for n := range 200 {
+		c := ended(fmt.Sprint(n), "1", "2", "3", storetest.Noise(n, 5000))
+		commit(t, db, []*store.Commit{c})
+		var mergeErr, deleteErr error
+		var both sync.WaitGroup
+		both.Go(func() { _, mergeErr = db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}) })
+		both.Go(func() { _, deleteErr = db.Delete(t.Context(), c.Key) })
+		both.Wait()
+		if mergeErr != nil || deleteErr != nil {
+			t.Fatalf("round %d: merge %v, delete %v", n, mergeErr, deleteErr)
+		}
+	}
+	for _, table := range tables(t, admin) {
+		var rows int
+		if err := admin.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows); err != nil || rows != 0 {
+			t.Errorf("%d rows are left in %s, %v", rows, table, err)
+		}
+	}
+}
+
+// While a head is locked as by a delete, a merge does nothing; while it is locked as by an append, it goes on.
+func TestMergeHeedsTheHead(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	db, admin := open(t, store.Options{URL: url}), connect(t, url)
+	c := ended("locked", "1", "2")
+	commit(t, db, []*store.Commit{c})
+	for _, test := range []struct {
+		lock   string
+		merges bool
+	}{{"FOR UPDATE", false}, {"FOR NO KEY UPDATE", true}} {
+		exec(t, admin, `BEGIN`)
+		exec(t, admin, `SELECT 1 FROM threads `+test.lock)
+		merged, err := db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1})
+		if err != nil || (merged > 0) != test.merges {
+			t.Errorf("%s: merged %d bytes, %v", test.lock, merged, err)
+		}
+		exec(t, admin, `ROLLBACK`)
+	}
+}
+
+// The bound of a merged segment counts payloads in full, also those that are kept by content.
+func TestMergedSizeCountsContents(t *testing.T) {
+	t.Parallel()
+	const bound = 1 << 20
+	db := storetest.Open(t)
+	large := strings.Repeat("a", bound*2/5)
+	c := ended("large", large, large, large, large, large)
+	commit(t, db, []*store.Commit{c})
+	if _, err := db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := db.Log(t.Context(), c.Key, 1, 1<<30)
+	if err != nil || len(segments) != 3 {
+		t.Fatalf("%d segments, %v: want 3", len(segments), err)
+	}
+	for _, s := range segments {
+		if len(s.Entries) > bound {
+			t.Errorf("versions %d to %d were merged into %d bytes", s.FirstVersion, s.LastVersion, len(s.Entries))
+		}
 	}
 }

@@ -78,27 +78,31 @@ func joined(t *testing.T, segments []store.Segment) (all []byte) {
 	return all
 }
 
-// A chunk that is gone makes its segments unreadable, and nothing else.
-func TestMissingContentIsReported(t *testing.T) {
+// A chunk that is gone or cannot be unpacked makes its segments unreadable, and nothing else.
+func TestDamagedContentIsReported(t *testing.T) {
 	t.Parallel()
-	url := storetest.Database(t)
-	db, admin := open(t, store.Options{URL: url}), connect(t, url)
-	key := store.KeyOf("acme", "damaged")
-	large := agui.Entry{Kind: agui.KindEvent, Payload: []byte(storetest.Noise(1, 20_000))}
-	small := agui.Entry{Kind: agui.KindEvent, Offset: 1, Payload: []byte(`{}`)}
-	for i, e := range []agui.Entry{large, small} {
-		v := uint64(i)
-		c := &store.Commit{Key: key, ExpectVersion: v, Version: v + 1, Segments: []store.Segment{{FirstVersion: v + 1, LastVersion: v + 1, FirstOffset: v, NextOffset: v + 1, Entries: e.Append(nil)}}}
-		if i == 0 {
-			c.Create = &store.NewThread{Tenant: "acme", ThreadID: "damaged"}
-		}
-		if err := db.Commit(t.Context(), []*store.Commit{c})[0].Err; err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(t, admin, `DELETE FROM contents WHERE hash = (SELECT hash FROM contents ORDER BY hash LIMIT 1)`)
-	segments, err := db.Log(t.Context(), key, 1, 1<<30)
-	if err != nil || len(segments) != 2 || segments[0].Err == nil || segments[1].Err != nil {
-		t.Fatalf("log: %d segments, %v: the first must be unreadable, the second not", len(segments), err)
+	for name, damage := range map[string]string{
+		"missing": `DELETE FROM contents WHERE hash = (SELECT hash FROM contents ORDER BY hash LIMIT 1)`,
+		"corrupt": `UPDATE contents SET codec = 1, body = 'not zstd' WHERE hash = (SELECT hash FROM contents ORDER BY hash LIMIT 1)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.Database(t)
+			db, admin := open(t, store.Options{URL: url}), connect(t, url)
+			c := ended("damaged", storetest.Noise(1, 20_000), `{}`)
+			c.Opened, c.Fold = nil, nil // so that a load reads the log
+			commit(t, db, []*store.Commit{c})
+			exec(t, admin, damage)
+			log, logErr := db.Log(t.Context(), c.Key, 1, 1<<30)
+			loaded, loadErr := db.Load(t.Context(), c.Key)
+			if logErr != nil || loadErr != nil {
+				t.Fatalf("log: %v, load: %v", logErr, loadErr)
+			}
+			for _, s := range [][]store.Segment{log, loaded.Tail} {
+				if len(s) != 2 || s[0].Err == nil || s[0].Entries != nil || s[1].Err != nil {
+					t.Errorf("%d segments: the first must be unreadable, the second not", len(s))
+				}
+			}
+		})
 	}
 }

@@ -101,7 +101,7 @@ type Head struct {
 type Metadata struct {
 	// Text is a JSON object, as the application wrote it.
 	Text []byte
-	// Labels are its top-level string members as "name=value", by which threads can be found. Those longer than
+	// Labels are its top-level string members, name and value joined by NUL, by which threads can be found. Those longer than
 	// MaxLabelBytes are not kept.
 	Labels []string
 }

@@ -22,26 +22,26 @@ const (
 
 // contexts measures how long contexts take to be read: by a server that has just been started, again, and, as bare texts,
 // straight from Postgres. Of a server that is somebody's the first reads are not cold, and not reported.
-func (s *trial) contexts(ctx context.Context) error {
-	s.progress.show("reading contexts", 0)
-	return s.withServer(ctx, s.v, func(conn *grpc.ClientConn) error {
-		absent := s.driver.streams[0].id + "-none"
+func (t *trial) contexts(ctx context.Context) error {
+	t.progress.show("reading contexts", 0)
+	return t.withServer(ctx, t.v, func(conn *grpc.ClientConn) error {
+		absent := t.driver.streams[0].id + "-none"
 		switch _, _, err := getContext(ctx, conn, absent); {
 		case err == nil:
 			return fmt.Errorf("bench: thread %s, which does not exist, has a context", absent)
 		case status.Code(err) != codes.NotFound:
 			return fmt.Errorf("bench: the context of a thread that does not exist: %w", err)
 		}
-		return s.measureContexts(ctx, conn)
+		return t.measureContexts(ctx, conn)
 	})
 }
 
-func (s *trial) measureContexts(ctx context.Context, conn *grpc.ClientConn) error {
-	texts, cold, warm, err := s.readContexts(ctx, conn)
+func (t *trial) measureContexts(ctx context.Context, conn *grpc.ClientConn) error {
+	texts, cold, warm, err := t.readContexts(ctx, conn)
 	if err != nil {
 		return err
 	}
-	selects, err := s.db.Select(ctx, texts, contextRounds)
+	selects, err := t.db.Select(ctx, texts, contextRounds)
 	if err != nil {
 		return err
 	}
@@ -49,18 +49,18 @@ func (s *trial) measureContexts(ctx context.Context, conn *grpc.ClientConn) erro
 	for _, text := range texts {
 		bytes += len(text)
 	}
-	s.m.Values["context_bytes"] = float64(bytes) / float64(len(texts))
-	s.m.Values["context_warm_ms"], s.m.Values["context_select_ms"] = median(warm), median(selects)
-	if len(s.o.Addresses) == 0 {
-		s.m.Values["context_cold_ms"] = median(cold)
+	t.m.Values["context_bytes"] = float64(bytes) / float64(len(texts))
+	t.m.Values["context_warm_ms"], t.m.Values["context_select_ms"] = median(warm), median(selects)
+	if len(t.o.Addresses) == 0 {
+		t.m.Values["context_cold_ms"] = median(cold)
 	}
 	return nil
 }
 
-func (s *trial) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
+func (t *trial) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
 	for round := range contextRounds + 1 {
-		for i := range min(contextThreads, len(s.driver.streams)) {
-			text, took, err := getContext(ctx, conn, s.driver.streams[i].id)
+		for i := range min(contextThreads, len(t.driver.streams)) {
+			text, took, err := getContext(ctx, conn, t.driver.streams[i].id)
 			if err != nil {
 				return nil, nil, nil, fmt.Errorf("bench: read a context: %w", err)
 			}

@@ -96,12 +96,12 @@ func (b *bench) service(ctx context.Context, v *Variant, p *plan, label string) 
 	if err != nil {
 		return m, err
 	}
-	s := &trial{bench: b, v: v, nodes: nodes, m: measurement{Name: label, Values: map[string]float64{}}}
-	err = s.run(ctx, p)
+	t := &trial{bench: b, v: v, nodes: nodes, m: measurement{Name: label, Values: map[string]float64{}}}
+	err = t.run(ctx, p)
 	if err = errors.Join(err, stopNodes(nodes)); err != nil {
 		return m, withComplaints(err, nodes)
 	}
-	return s.m, s.contexts(ctx)
+	return t.m, t.contexts(ctx)
 }
 
 // withComplaints adds to an error what the servers' logs say.

@@ -28,56 +28,56 @@ type trial struct {
 }
 
 // run measures with connections and streams of its own, and reads the threads back.
-func (s *trial) run(ctx context.Context, p *plan) error {
+func (t *trial) run(ctx context.Context, p *plan) error {
 	var addresses []string
-	for _, n := range s.nodes {
+	for _, n := range t.nodes {
 		addresses = append(addresses, n.address)
 	}
-	conns, err := dialAll(addresses, s.v.Connections)
+	conns, err := dialAll(addresses, t.v.Connections)
 	if err != nil {
 		return err
 	}
 	defer hangUp(conns)
-	if s.driver, err = newDriver(ctx, p, conns, &s.progress.done); err != nil {
+	if t.driver, err = newDriver(ctx, p, conns, &t.progress.done); err != nil {
 		return err
 	}
-	defer s.driver.cancel()
-	if err := s.measure(ctx); err != nil {
+	defer t.driver.cancel()
+	if err := t.measure(ctx); err != nil {
 		return err
 	}
-	return verify(ctx, s.driver, conns)
+	return verify(ctx, t.driver, conns)
 }
 
 // measure warms up, sends the measured runs, and reads what they cost.
-func (s *trial) measure(ctx context.Context) error {
-	if err := s.db.Checkpoint(ctx); err != nil { // before the warm-up, which then pays for the first touch of pages
+func (t *trial) measure(ctx context.Context) error {
+	if err := t.db.Checkpoint(ctx); err != nil { // before the warm-up, which then pays for the first touch of pages
 		return err
 	}
-	if err := s.warmUp(ctx); err != nil {
+	if err := t.warmUp(ctx); err != nil {
 		return err
 	}
-	rows, tables, err := s.sizes(ctx)
+	rows, tables, err := t.sizes(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := s.usage(ctx, s.nodes)
+	before, err := t.usage(ctx, t.nodes)
 	if err != nil {
 		return err
 	}
-	total, err := s.load(ctx)
+	total, err := t.load(ctx)
 	if err != nil {
 		return err
 	}
 	if total.events == 0 {
-		return fmt.Errorf("bench: nothing was acknowledged within --duration %v", s.v.Duration)
+		return fmt.Errorf("bench: nothing was acknowledged within --duration %v", t.v.Duration)
 	}
-	after, err := s.usage(ctx, s.nodes)
+	after, err := t.usage(ctx, t.nodes)
 	if err != nil {
 		return err
 	}
-	s.m.set(total, s.driver.plan.perRun(), before, after)
-	s.memory()
-	return s.setSizes(ctx, total, before.wal, rows, tables)
+	t.m.set(total, t.driver.plan.perRun(), before, after)
+	t.memory()
+	return t.setSizes(ctx, total, before.wal, rows, tables)
 }
 
 // warmUpAtOnce bounds the threads that are warmed up at the same time, so that thousands of them do not ask for their first
@@ -85,45 +85,45 @@ func (s *trial) measure(ctx context.Context) error {
 const warmUpAtOnce = 256
 
 // warmUp sends the runs before the measurement.
-func (s *trial) warmUp(ctx context.Context) error {
-	s.progress.show("warming up", s.driver.plan.events(0, s.v.Warmup))
-	_, err := s.driver.send(ctx, s.v.Warmup, pacing{unacked: s.v.Unacked, atOnce: warmUpAtOnce})
+func (t *trial) warmUp(ctx context.Context) error {
+	t.progress.show("warming up", t.driver.plan.events(0, t.v.Warmup))
+	_, err := t.driver.send(ctx, t.v.Warmup, pacing{unacked: t.v.Unacked, atOnce: warmUpAtOnce})
 	if err != nil {
 		return err
 	}
-	return s.settle(ctx, s.v.Settle)
+	return t.settle(ctx, t.v.Settle)
 }
 
 // load sends the measured runs, as a whole or, if the growth is wanted, in parts.
-func (s *trial) load(ctx context.Context) (*tally, error) {
-	last := s.v.Warmup + s.v.Runs
-	s.progress.show(s.m.Name, s.driver.plan.events(s.v.Warmup, last))
-	pace := pacing{unacked: s.v.Unacked, rate: s.v.Pace, until: time.Now().Add(s.v.Duration)}
-	if !s.v.Growth {
-		return s.driver.send(ctx, last, pace)
+func (t *trial) load(ctx context.Context) (*tally, error) {
+	last := t.v.Warmup + t.v.Runs
+	t.progress.show(t.m.Name, t.driver.plan.events(t.v.Warmup, last))
+	pace := pacing{unacked: t.v.Unacked, rate: t.v.Pace, until: time.Now().Add(t.v.Duration)}
+	if !t.v.Growth {
+		return t.driver.send(ctx, last, pace)
 	}
 	total := &tally{}
 	bounds := []int{lastOfEarly - growthWindow, lastOfEarly, last - growthWindow, last}
 	var at [4]int64
 	for i, bound := range bounds {
-		part, err := s.driver.send(ctx, max(bound, s.v.Warmup), pace)
+		part, err := t.driver.send(ctx, max(bound, t.v.Warmup), pace)
 		if err != nil {
 			return nil, err
 		}
 		total.add(part)
-		if err := s.settle(ctx, s.v.Settle); err != nil {
+		if err := t.settle(ctx, t.v.Settle); err != nil {
 			return nil, err
 		}
-		if at[i], err = s.db.RowBytes(ctx); err != nil {
+		if at[i], err = t.db.RowBytes(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if time.Now().After(pace.until) && s.driver.unfinished() {
-		return nil, fmt.Errorf("bench: --duration %v is too short for --growth", s.v.Duration)
+	if time.Now().After(pace.until) && t.driver.unfinished() {
+		return nil, fmt.Errorf("bench: --duration %v is too short for --growth", t.v.Duration)
 	}
-	runs := float64(growthWindow * s.v.Threads)
-	s.m.Values["growth_early"] = float64(at[1]-at[0]) / runs
-	s.m.Values["growth_late"] = float64(at[3]-at[2]) / runs
+	runs := float64(growthWindow * t.v.Threads)
+	t.m.Values["growth_early"] = float64(at[1]-at[0]) / runs
+	t.m.Values["growth_late"] = float64(at[3]-at[2]) / runs
 	return total, nil
 }
 
@@ -131,45 +131,45 @@ func (d *driver) unfinished() bool {
 	return slices.ContainsFunc(d.streams, func(s *stream) bool { return s.next < len(s.batches) })
 }
 
-func (s *trial) sizes(ctx context.Context) (rows, tables int64, err error) {
-	if rows, err = s.db.RowBytes(ctx); err != nil {
+func (t *trial) sizes(ctx context.Context) (rows, tables int64, err error) {
+	if rows, err = t.db.RowBytes(ctx); err != nil {
 		return 0, 0, err
 	}
-	tables, err = s.db.TableBytes(ctx)
+	tables, err = t.db.TableBytes(ctx)
 	return rows, tables, err
 }
 
 // memory sets the memory of the servers, whose streams are still open.
-func (s *trial) memory() {
+func (t *trial) memory() {
 	var now, peak int64
-	for _, n := range s.nodes {
+	for _, n := range t.nodes {
 		a, b, ok := memoryOf(n.pid)
 		if n.pid == 0 || !ok {
 			return
 		}
 		now, peak = now+a, peak+b
 	}
-	s.m.Values["memory_mib"], s.m.Values["memory_peak_mib"] = float64(now)/(1<<20), float64(peak)/(1<<20)
+	t.m.Values["memory_mib"], t.m.Values["memory_peak_mib"] = float64(now)/(1<<20), float64(peak)/(1<<20)
 }
 
 // setSizes reads the sizes once the work in the background is done. What that wrote to the WAL counts.
-func (s *trial) setSizes(ctx context.Context, total *tally, walBefore, rowsBefore, tablesBefore int64) error {
-	s.progress.show("reading sizes", 0)
-	if err := s.settle(ctx, s.v.Settle); err != nil {
+func (t *trial) setSizes(ctx context.Context, total *tally, walBefore, rowsBefore, tablesBefore int64) error {
+	t.progress.show("reading sizes", 0)
+	if err := t.settle(ctx, t.v.Settle); err != nil {
 		return err
 	}
-	wal, err := s.db.WAL(ctx)
+	wal, err := t.db.WAL(ctx)
 	if err != nil {
 		return err
 	}
-	rows, tables, err := s.sizes(ctx)
+	rows, tables, err := t.sizes(ctx)
 	if err != nil {
 		return err
 	}
-	perRun := s.driver.plan.perRun()
-	s.m.setBytes("wal", wal-walBefore, total, perRun)
-	s.m.setBytes("rows", rows-rowsBefore, total, perRun)
-	s.m.setBytes("tables", tables-tablesBefore, total, perRun)
+	perRun := t.driver.plan.perRun()
+	t.m.setBytes("wal", wal-walBefore, total, perRun)
+	t.m.setBytes("rows", rows-rowsBefore, total, perRun)
+	t.m.setBytes("tables", tables-tablesBefore, total, perRun)
 	return nil
 }
 

@@ -102,7 +102,7 @@ type Run struct {
 	Status RunStatus `protobuf:"varint,3,opt,name=status,proto3,enum=threadsvc.v1.RunStatus" json:"status,omitempty"`
 	// The run that spawned it; empty if none did.
 	ParentRunId string `protobuf:"bytes,4,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
-	// The versions of its first and last entry; the latter 0 while it is active.
+	// The version of its first entry.
 	FirstVersion uint64 `protobuf:"varint,5,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
 	// The version of its last entry, 0 while it is active.
 	LastVersion uint64 `protobuf:"varint,6,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`

@@ -436,7 +436,7 @@ type RunStart struct {
 	PendingToolCalls []string `protobuf:"bytes,3,rep,name=pending_tool_calls,json=pendingToolCalls,proto3" json:"pending_tool_calls,omitempty"`
 	// Those of them that were given an error result in the input.
 	RepairedToolCalls []string `protobuf:"bytes,4,rep,name=repaired_tool_calls,json=repairedToolCalls,proto3" json:"repaired_tool_calls,omitempty"`
-	// What was stripped from the request.
+	// What was stripped from the request; empty for a repeated one.
 	Warnings []*Warning `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// The size of the RunAgentInput that follows, in bytes.
 	InputSize uint64 `protobuf:"varint,6,opt,name=input_size,json=inputSize,proto3" json:"input_size,omitempty"`
