@@ -88,6 +88,9 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 		}
 		folding.Store(true)
 		out, err := s.append(ctx, w, req.GetBatch())
+		if errors.Is(err, errShuttingDown) { // the stream ends with that, after the answers that are queued
+			return err
+		}
 		select {
 		case answers <- answer{out, err}:
 		case <-ctx.Done():
