@@ -1,7 +1,5 @@
 package agui
 
-import "github.com/threadsvc/threadsvc/agui/jsondoc"
-
 // snapshotActivity is ACTIVITY_SNAPSHOT: it creates the activity message, or replaces content and type and re-mints the
 // attribution of the one held. With "replace": false a message that is held stays as it is. The metadata merges in any
 // case.
@@ -67,14 +65,4 @@ func (t *Thread) patchActivity(ev *Event, inert bool) *Warning {
 	}
 	t.msgs.grew(m, grown+m.obj.set("activityType", ev.ActivityType))
 	return nil
-}
-
-// applyText applies the text of a patch to a document under the given limits.
-func applyText(doc *jsondoc.Doc, text Value, lim jsondoc.Limits) error {
-	patch, err := jsondoc.ParsePatch(text, lim)
-	if err != nil {
-		return err
-	}
-	doc.SetLimits(lim)
-	return doc.Apply(patch)
 }

@@ -109,7 +109,7 @@ func (t *Thread) verifyGrowth(ev *Event) *Violation {
 		}
 		size -= t.stateSize()
 	case MessagesSnapshot:
-		size = len(ev.Text) + t.stateSize() + t.msgs.clientOnlySize()
+		size = t.sizeAfter(ev)
 	}
 	if size > t.lim.Context {
 		return &Violation{ContextTooLarge, "", fmt.Sprintf("state and messages would exceed %d bytes", t.lim.Context)}

@@ -45,7 +45,7 @@ func (m *Message) AppendTo(dst []byte) []byte { return m.body().AppendTo(dst) }
 
 // detached is the message with a text of its own, so that it does not keep alive the event it came in.
 func (m *Message) detached() *Message {
-	own, err := parseMessage(m.AppendTo(nil))
+	own, err := parseMessage(m.AppendTo(make(Value, 0, m.Size())))
 	if err != nil { // cannot happen: the text was checked when it came
 		return m
 	}
@@ -146,7 +146,7 @@ func (m *Message) patchContent(patch Value, lim jsondoc.Limits) (grown int, err 
 		return 0, err
 	}
 	before := doc.Size()
-	if err := applyText(doc, patch, lim); err != nil {
+	if _, err := applyText(doc, patch, lim); err != nil {
 		return 0, err
 	}
 	obj, grown := m.open()

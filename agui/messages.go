@@ -40,11 +40,11 @@ func (l *messages) grew(m *Message, by int) {
 	l.dirty[m] = struct{}{}
 }
 
-// clientOnlySize is the size of the messages that a snapshot may leave untouched.
-func (l *messages) clientOnlySize() int {
+// sizeOutside is the size of the messages that stand outside a snapshot that carries messages of the given roles.
+func (l *messages) sizeOutside(carried set[Role]) int {
 	size := 0
 	for _, m := range l.order {
-		if m.Role == RoleActivity || m.Role == RoleReasoning {
+		if m.outside(carried) {
 			size += m.Size()
 		}
 	}

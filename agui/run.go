@@ -123,12 +123,12 @@ func pendingOf(outcome Value) []string {
 	return ids
 }
 
-// interruptsOf returns the interrupts of an outcome.
+// interruptsOf returns copies of the interrupts of an outcome: they are kept for longer than the event.
 func interruptsOf(outcome Value) []Value {
 	var list []Value
 	if interrupts := memberOf(outcome, "interrupts"); interrupts != nil {
 		_ = eachElement(interrupts, func(interrupt Value) error {
-			list = append(list, interrupt)
+			list = append(list, slices.Clone(interrupt))
 			return nil
 		})
 	}

@@ -7,16 +7,14 @@ import "slices"
 // reasoning messages, each unless the snapshot carries any of that role.
 func (t *Thread) reconcile(ev *Event) *Warning {
 	snapshot := t.readMessages(ev.Messages)
-	declared := set[Role]{}
+	carried := rolesOf(snapshot)
 	byID := make(map[string]*Message, len(snapshot))
 	for _, m := range snapshot {
-		declared.add(m.Role)
 		byID[m.ID] = m
 		t.track.seedOwners(m, true)
 	}
 	t.msgs.keepOnly(func(m *Message) bool {
-		clientOnly := m.Role == RoleActivity || m.Role == RoleReasoning
-		return byID[m.ID] != nil || clientOnly && !declared.has(m.Role)
+		return byID[m.ID] != nil || m.outside(carried)
 	})
 	for _, m := range snapshot {
 		if byID[m.ID] != m {
@@ -31,6 +29,28 @@ func (t *Thread) reconcile(ev *Event) *Warning {
 	}
 	t.msgs.indexCalls()
 	return nil
+}
+
+// outside reports whether a snapshot that carries messages of the given roles, but not this one, leaves it as it is.
+func (m *Message) outside(carried set[Role]) bool {
+	return (m.Role == RoleActivity || m.Role == RoleReasoning) && !carried.has(m.Role)
+}
+
+func rolesOf(list []*Message) set[Role] {
+	roles := set[Role]{}
+	for _, m := range list {
+		roles.add(m.Role)
+	}
+	return roles
+}
+
+// sizeAfter is at least the size of the thread after a MESSAGES_SNAPSHOT. Only near the limit the snapshot is read for it.
+func (t *Thread) sizeAfter(ev *Event) int {
+	size := len(ev.Text) + t.stateSize()
+	if most := size + t.msgs.sizeOutside(nil); most <= t.lim.Context {
+		return most
+	}
+	return size + t.msgs.sizeOutside(rolesOf(t.readMessages(ev.Messages)))
 }
 
 // readMessages reads a checked list of messages.

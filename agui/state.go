@@ -21,7 +21,7 @@ func (t *Thread) docLimits() jsondoc.Limits {
 	return jsondoc.Limits{Depth: t.lim.Depth, Ops: t.lim.PatchOps, Size: t.lim.State}
 }
 
-// stateDoc returns the state as a document under the present limits.
+// stateDoc returns the state as a document.
 func (t *Thread) stateDoc() *jsondoc.Doc {
 	if t.state == nil {
 		doc, err := jsondoc.Parse([]byte(emptyState), t.docLimits())
@@ -30,7 +30,6 @@ func (t *Thread) stateDoc() *jsondoc.Doc {
 		}
 		t.state, t.stateReplaced = doc, true
 	}
-	t.state.SetLimits(t.docLimits())
 	return t.state
 }
 
@@ -68,18 +67,25 @@ func (t *Thread) patchState(text Value, inert bool) *Warning {
 	if inert {
 		return nil
 	}
-	patch, err := jsondoc.ParsePatch(text, t.docLimits())
+	ops, err := applyText(t.stateDoc(), text, t.docLimits())
 	if err != nil {
 		return patchWarning(err, "/delta")
 	}
-	if err := t.stateDoc().Apply(patch); err != nil {
-		return patchWarning(err, "/delta")
-	}
-	if patch.Len() > 0 {
+	if ops > 0 {
 		t.notePatch(text)
 		t.track.TouchedState = true
 	}
 	return nil
+}
+
+// applyText applies the text of a patch to a document under the given limits, and returns its number of operations.
+func applyText(doc *jsondoc.Doc, text Value, lim jsondoc.Limits) (ops int, err error) {
+	patch, err := jsondoc.ParsePatch(text, lim)
+	if err != nil {
+		return 0, err
+	}
+	doc.SetLimits(lim)
+	return patch.Len(), doc.Apply(patch)
 }
 
 // notePatch remembers an applied patch for the next fold; once the patches are as long as the state, the state itself is

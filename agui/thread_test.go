@@ -194,6 +194,24 @@ func TestContextLimit(t *testing.T) {
 	mustApply(t, th, `{"type":"TEXT_MESSAGE_END","messageId":"m"}`, `{"type":"MESSAGES_SNAPSHOT","messages":[]}`, runFinished)
 }
 
+// TestContextLimitOfASnapshot: the activities that a snapshot leaves as they are count, those it replaces do not.
+func TestContextLimitOfASnapshot(t *testing.T) {
+	t.Parallel()
+	lim := agui.DefaultLimits()
+	lim.Context = 2000
+	th := agui.NewThread("t", lim)
+	long := strings.Repeat("x", 1100)
+	activity := `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"activity","activityType":"t","content":{"x":"` + long + `"}}]}`
+	reasoning := `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"r","role":"reasoning","content":"` + long + `"}]}`
+	mustApply(t, th, runStarted, activity, activity)
+	before := rows(th)
+	refused(t, th, reasoning, agui.ContextTooLarge)
+	if string(rows(th)) != string(before) {
+		t.Error("a refused event left something")
+	}
+	mustApply(t, th, strings.Replace(activity, `"id":"a"`, `"id":"b"`, 1), runFinished)
+}
+
 // TestOmittedBeforeTheRun: an event that is dropped before the RUN_STARTED of a run nobody announced is an entry; the
 // thread made from the log awaits the run as the live one does.
 func TestOmittedBeforeTheRun(t *testing.T) {
