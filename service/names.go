@@ -105,9 +105,12 @@ func warningMessage(w *store.Warning) *threadsvcv1.Warning {
 	}
 }
 
-// appendWarnings translates the warnings that one event raised.
+// maxWarnings is the number of warnings that one answer carries; ListWarnings has them all.
+const maxWarnings = 1000
+
+// appendWarnings translates the warnings that one event raised, as far as the answer has room for them.
 func appendWarnings(dst []*threadsvcv1.Warning, warnings []agui.Warning, offset uint64, runID string, version uint64) []*threadsvcv1.Warning {
-	for i := range warnings {
+	for i := range warnings[:min(len(warnings), maxWarnings-len(dst))] {
 		w := &warnings[i]
 		dst = append(dst, &threadsvcv1.Warning{
 			Code: string(w.Code), Path: w.Path, Detail: w.Detail, Offset: offset, RunId: runID, Version: version,

@@ -2,11 +2,13 @@ package service_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
@@ -102,4 +104,20 @@ func TestRenewalBesideARefusedBatchIsNotAcknowledgedEarly(t *testing.T) {
 		t.Error(err)
 	}
 	p.end()
+}
+
+// A batch of nothing but unknown events is acknowledged with as many warnings as an answer has room for.
+func TestWarningsOfOneAnswerAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newConversation(t)
+	c.open("r1")
+	progress := c.append(slices.Repeat([]string{`{"type":"OF_THE_FUTURE"}`}, 1500)...)
+	if n := len(progress.GetWarnings()); n != 1000 {
+		t.Errorf("%d warnings, want the first 1,000", n)
+	}
+	runs := must(c.client.ListRuns(t.Context(), &threadsvcv1.ListRunsRequest{Thread: threadName(c.thread)}))(t).GetRuns()
+	if n := runs[0].GetWarningCount(); n != 1500 {
+		t.Errorf("the run counts %d warnings, want 1,500", n)
+	}
+	c.append(runFinished(c.thread, "r1"))
 }

@@ -716,7 +716,7 @@ type Progress struct {
 	NextOffset uint64 `protobuf:"varint,1,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
 	// The thread's version.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What was dropped, stripped, translated or not applied in this batch.
+	// What was dropped, stripped, translated or not applied in this batch; the first 1,000, ListWarnings has them all.
 	Warnings      []*Warning `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
