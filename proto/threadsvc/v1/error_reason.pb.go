@@ -78,6 +78,17 @@ const (
 	ErrorReason_ERROR_REASON_SHUTTING_DOWN ErrorReason = 21
 	// ERROR_REASON_INTERNAL: INTERNAL. A fault of the service, named in its log.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 22
+	// ERROR_REASON_WAIT_QUEUE_FULL: RESOURCE_EXHAUSTED. Too many calls wait for the thread's active run already ("active_run",
+	// "lease_expires_at").
+	ErrorReason_ERROR_REASON_WAIT_QUEUE_FULL ErrorReason = 23
+	// ERROR_REASON_READER_TOO_SLOW: ABORTED. The reader of a log that is followed did not take what was committed; it can go
+	// on from "from_version".
+	ErrorReason_ERROR_REASON_READER_TOO_SLOW ErrorReason = 24
+	// ERROR_REASON_DEADLINE_EXCEEDED: DEADLINE_EXCEEDED. The call's deadline passed. Events that were not acknowledged may
+	// or may not be durable; sending them again is harmless.
+	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 25
+	// ERROR_REASON_CANCELLED: CANCELLED. The caller left.
+	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 26
 )
 
 // Enum value maps for ErrorReason.
@@ -106,6 +117,10 @@ var (
 		20: "ERROR_REASON_DATABASE_UNAVAILABLE",
 		21: "ERROR_REASON_SHUTTING_DOWN",
 		22: "ERROR_REASON_INTERNAL",
+		23: "ERROR_REASON_WAIT_QUEUE_FULL",
+		24: "ERROR_REASON_READER_TOO_SLOW",
+		25: "ERROR_REASON_DEADLINE_EXCEEDED",
+		26: "ERROR_REASON_CANCELLED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -131,6 +146,10 @@ var (
 		"ERROR_REASON_DATABASE_UNAVAILABLE":  20,
 		"ERROR_REASON_SHUTTING_DOWN":         21,
 		"ERROR_REASON_INTERNAL":              22,
+		"ERROR_REASON_WAIT_QUEUE_FULL":       23,
+		"ERROR_REASON_READER_TOO_SLOW":       24,
+		"ERROR_REASON_DEADLINE_EXCEEDED":     25,
+		"ERROR_REASON_CANCELLED":             26,
 	}
 )
 
@@ -165,7 +184,7 @@ var File_threadsvc_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xff\x05\n" +
+	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\x83\a\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\x1e\n" +
@@ -190,7 +209,11 @@ const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\x17ERROR_REASON_CONTENTION\x10\x13\x12%\n" +
 	"!ERROR_REASON_DATABASE_UNAVAILABLE\x10\x14\x12\x1e\n" +
 	"\x1aERROR_REASON_SHUTTING_DOWN\x10\x15\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10\x16B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\x15ERROR_REASON_INTERNAL\x10\x16\x12 \n" +
+	"\x1cERROR_REASON_WAIT_QUEUE_FULL\x10\x17\x12 \n" +
+	"\x1cERROR_REASON_READER_TOO_SLOW\x10\x18\x12\"\n" +
+	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\x19\x12\x1a\n" +
+	"\x16ERROR_REASON_CANCELLED\x10\x1aB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_error_reason_proto_rawDescOnce sync.Once

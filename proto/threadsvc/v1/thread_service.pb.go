@@ -41,6 +41,9 @@ const (
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_REJECT ActiveRunPolicy = 1
 	// ACTIVE_RUN_POLICY_TAKE_OVER closes the active run as truncated. Its writer can append nothing more.
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER ActiveRunPolicy = 2
+	// ACTIVE_RUN_POLICY_WAIT waits until the active run has ended or its lease has expired, but no longer than the call's
+	// deadline. Of those who wait on one server, who came first goes first. The queue of a thread is bounded.
+	ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT ActiveRunPolicy = 3
 )
 
 // Enum value maps for ActiveRunPolicy.
@@ -49,11 +52,13 @@ var (
 		0: "ACTIVE_RUN_POLICY_UNSPECIFIED",
 		1: "ACTIVE_RUN_POLICY_REJECT",
 		2: "ACTIVE_RUN_POLICY_TAKE_OVER",
+		3: "ACTIVE_RUN_POLICY_WAIT",
 	}
 	ActiveRunPolicy_value = map[string]int32{
 		"ACTIVE_RUN_POLICY_UNSPECIFIED": 0,
 		"ACTIVE_RUN_POLICY_REJECT":      1,
 		"ACTIVE_RUN_POLICY_TAKE_OVER":   2,
+		"ACTIVE_RUN_POLICY_WAIT":        3,
 	}
 )
 
@@ -143,6 +148,60 @@ func (UnansweredToolCalls) EnumDescriptor() ([]byte, []int) {
 	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{1}
 }
 
+// StartingState says what state a run starts from.
+type StartingState int32
+
+const (
+	// STARTING_STATE_UNSPECIFIED means STARTING_STATE_CURRENT.
+	StartingState_STARTING_STATE_UNSPECIFIED StartingState = 0
+	// STARTING_STATE_CURRENT is the thread's state, whoever touched it last.
+	StartingState_STARTING_STATE_CURRENT StartingState = 1
+	// STARTING_STATE_LAST_COMPLETED is the state as it was when the last run with an ordinary end was over (or as the thread
+	// was created, if there is none): what runs without one did to it is taken back, by an entry of the log. Messages stay.
+	StartingState_STARTING_STATE_LAST_COMPLETED StartingState = 2
+)
+
+// Enum value maps for StartingState.
+var (
+	StartingState_name = map[int32]string{
+		0: "STARTING_STATE_UNSPECIFIED",
+		1: "STARTING_STATE_CURRENT",
+		2: "STARTING_STATE_LAST_COMPLETED",
+	}
+	StartingState_value = map[string]int32{
+		"STARTING_STATE_UNSPECIFIED":    0,
+		"STARTING_STATE_CURRENT":        1,
+		"STARTING_STATE_LAST_COMPLETED": 2,
+	}
+)
+
+func (x StartingState) Enum() *StartingState {
+	p := new(StartingState)
+	*p = x
+	return p
+}
+
+func (x StartingState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StartingState) Descriptor() protoreflect.EnumDescriptor {
+	return file_threadsvc_v1_thread_service_proto_enumTypes[2].Descriptor()
+}
+
+func (StartingState) Type() protoreflect.EnumType {
+	return &file_threadsvc_v1_thread_service_proto_enumTypes[2]
+}
+
+func (x StartingState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StartingState.Descriptor instead.
+func (StartingState) EnumDescriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{2}
+}
+
 // StartRunRequest is the request of StartRun. Fields of type bytes hold AG-UI JSON, as in RunAgentInput.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -176,7 +235,9 @@ type StartRunRequest struct {
 	// If set, the run starts only if this is the thread's version.
 	ExpectedVersion *uint64 `protobuf:"varint,13,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	// How long the lease lasts without an append. 0 means the server's default.
-	LeaseTtl      *durationpb.Duration `protobuf:"bytes,14,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
+	LeaseTtl *durationpb.Duration `protobuf:"bytes,14,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
+	// What state the run starts from. state_change is applied to it.
+	StartingState StartingState `protobuf:"varint,15,opt,name=starting_state,json=startingState,proto3,enum=threadsvc.v1.StartingState" json:"starting_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +379,13 @@ func (x *StartRunRequest) GetLeaseTtl() *durationpb.Duration {
 		return x.LeaseTtl
 	}
 	return nil
+}
+
+func (x *StartRunRequest) GetStartingState() StartingState {
+	if x != nil {
+		return x.StartingState
+	}
+	return StartingState_STARTING_STATE_UNSPECIFIED
 }
 
 type isStartRunRequest_StateChange interface {
@@ -779,7 +847,10 @@ type AppendEventsRequest struct {
 	// The run; required in the first request, absent from the others.
 	Run *RunHandle `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// The events. May be absent from the first request.
-	Batch         *EventBatch `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	Batch *EventBatch `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	// In the first request: how long events may be gathered before they are committed, so that they are stored in fewer
+	// and larger pieces; at most 1 second. 0 commits at once.
+	AckDelay      *durationpb.Duration `protobuf:"bytes,3,opt,name=ack_delay,json=ackDelay,proto3" json:"ack_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -824,6 +895,13 @@ func (x *AppendEventsRequest) GetRun() *RunHandle {
 func (x *AppendEventsRequest) GetBatch() *EventBatch {
 	if x != nil {
 		return x.Batch
+	}
+	return nil
+}
+
+func (x *AppendEventsRequest) GetAckDelay() *durationpb.Duration {
+	if x != nil {
+		return x.AckDelay
 	}
 	return nil
 }
@@ -985,6 +1063,125 @@ func (x *AppendBatchResponse) GetProgress() *Progress {
 	return nil
 }
 
+// EndRunRequest is the request of EndRun.
+type EndRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The run: the active one, or the last one if it left interrupts open.
+	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Why, for people who read the log: at most 1,024 bytes; may be empty.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndRunRequest) Reset() {
+	*x = EndRunRequest{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndRunRequest) ProtoMessage() {}
+
+func (x *EndRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndRunRequest.ProtoReflect.Descriptor instead.
+func (*EndRunRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *EndRunRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *EndRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *EndRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// EndRunResponse is the answer of EndRun.
+type EndRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run as it is now. One that was over before, and has no open interrupts, is returned unchanged.
+	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// The thread's version.
+	Version       uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndRunResponse) Reset() {
+	*x = EndRunResponse{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndRunResponse) ProtoMessage() {}
+
+func (x *EndRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndRunResponse.ProtoReflect.Descriptor instead.
+func (*EndRunResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *EndRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *EndRunResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // GetContextRequest is the request of GetContext.
 type GetContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -996,7 +1193,7 @@ type GetContextRequest struct {
 
 func (x *GetContextRequest) Reset() {
 	*x = GetContextRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[11]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1205,7 @@ func (x *GetContextRequest) String() string {
 func (*GetContextRequest) ProtoMessage() {}
 
 func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[11]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1218,7 @@ func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextRequest.ProtoReflect.Descriptor instead.
 func (*GetContextRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{11}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetContextRequest) GetThread() *ThreadName {
@@ -1047,7 +1244,7 @@ type GetContextResponse struct {
 
 func (x *GetContextResponse) Reset() {
 	*x = GetContextResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[12]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1256,7 @@ func (x *GetContextResponse) String() string {
 func (*GetContextResponse) ProtoMessage() {}
 
 func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[12]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1269,7 @@ func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextResponse.ProtoReflect.Descriptor instead.
 func (*GetContextResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{12}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetContextResponse) GetPart() isGetContextResponse_Part {
@@ -1139,7 +1336,7 @@ type ContextInfo struct {
 
 func (x *ContextInfo) Reset() {
 	*x = ContextInfo{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1348,7 @@ func (x *ContextInfo) String() string {
 func (*ContextInfo) ProtoMessage() {}
 
 func (x *ContextInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1361,7 @@ func (x *ContextInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextInfo.ProtoReflect.Descriptor instead.
 func (*ContextInfo) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{13}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ContextInfo) GetVersion() uint64 {
@@ -1226,7 +1423,7 @@ type CreateThreadRequest struct {
 
 func (x *CreateThreadRequest) Reset() {
 	*x = CreateThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1435,7 @@ func (x *CreateThreadRequest) String() string {
 func (*CreateThreadRequest) ProtoMessage() {}
 
 func (x *CreateThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1448,7 @@ func (x *CreateThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateThreadRequest.ProtoReflect.Descriptor instead.
 func (*CreateThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{14}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateThreadRequest) GetThread() *ThreadName {
@@ -1295,7 +1492,7 @@ type CreateThreadResponse struct {
 
 func (x *CreateThreadResponse) Reset() {
 	*x = CreateThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1504,7 @@ func (x *CreateThreadResponse) String() string {
 func (*CreateThreadResponse) ProtoMessage() {}
 
 func (x *CreateThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1517,7 @@ func (x *CreateThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateThreadResponse.ProtoReflect.Descriptor instead.
 func (*CreateThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{15}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateThreadResponse) GetThread() *Thread {
@@ -1348,7 +1545,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1557,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1570,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{16}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetThreadRequest) GetThread() *ThreadName {
@@ -1394,7 +1591,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1603,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1616,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{17}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetThreadResponse) GetThread() *Thread {
@@ -1446,7 +1643,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1655,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1668,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{18}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListThreadsRequest) GetTenant() string {
@@ -1515,7 +1712,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1724,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1737,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{19}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListThreadsResponse) GetThreads() []*Thread {
@@ -1570,7 +1767,7 @@ type UpdateThreadRequest struct {
 
 func (x *UpdateThreadRequest) Reset() {
 	*x = UpdateThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1779,7 @@ func (x *UpdateThreadRequest) String() string {
 func (*UpdateThreadRequest) ProtoMessage() {}
 
 func (x *UpdateThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1792,7 @@ func (x *UpdateThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateThreadRequest.ProtoReflect.Descriptor instead.
 func (*UpdateThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{20}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateThreadRequest) GetThread() *ThreadName {
@@ -1623,7 +1820,7 @@ type UpdateThreadResponse struct {
 
 func (x *UpdateThreadResponse) Reset() {
 	*x = UpdateThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1832,7 @@ func (x *UpdateThreadResponse) String() string {
 func (*UpdateThreadResponse) ProtoMessage() {}
 
 func (x *UpdateThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1845,7 @@ func (x *UpdateThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateThreadResponse.ProtoReflect.Descriptor instead.
 func (*UpdateThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{21}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateThreadResponse) GetThread() *Thread {
@@ -1669,7 +1866,7 @@ type DeleteThreadRequest struct {
 
 func (x *DeleteThreadRequest) Reset() {
 	*x = DeleteThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1878,7 @@ func (x *DeleteThreadRequest) String() string {
 func (*DeleteThreadRequest) ProtoMessage() {}
 
 func (x *DeleteThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1891,7 @@ func (x *DeleteThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteThreadRequest.ProtoReflect.Descriptor instead.
 func (*DeleteThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{22}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteThreadRequest) GetThread() *ThreadName {
@@ -1717,7 +1914,7 @@ type DeleteThreadResponse struct {
 
 func (x *DeleteThreadResponse) Reset() {
 	*x = DeleteThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1926,7 @@ func (x *DeleteThreadResponse) String() string {
 func (*DeleteThreadResponse) ProtoMessage() {}
 
 func (x *DeleteThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1939,7 @@ func (x *DeleteThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteThreadResponse.ProtoReflect.Descriptor instead.
 func (*DeleteThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{23}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteThreadResponse) GetVersion() uint64 {
@@ -1774,7 +1971,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1983,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1996,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{24}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListMessagesRequest) GetThread() *ThreadName {
@@ -1841,7 +2038,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2050,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2063,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{25}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListMessagesResponse) GetMessages() [][]byte {
@@ -1912,7 +2109,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2121,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2134,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{26}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListRunsRequest) GetThread() *ThreadName {
@@ -1974,7 +2171,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2183,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2196,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{27}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2031,7 +2228,7 @@ type ListWarningsRequest struct {
 
 func (x *ListWarningsRequest) Reset() {
 	*x = ListWarningsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2240,7 @@ func (x *ListWarningsRequest) String() string {
 func (*ListWarningsRequest) ProtoMessage() {}
 
 func (x *ListWarningsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2253,7 @@ func (x *ListWarningsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWarningsRequest.ProtoReflect.Descriptor instead.
 func (*ListWarningsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{28}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListWarningsRequest) GetThread() *ThreadName {
@@ -2093,7 +2290,7 @@ type ListWarningsResponse struct {
 
 func (x *ListWarningsResponse) Reset() {
 	*x = ListWarningsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2302,7 @@ func (x *ListWarningsResponse) String() string {
 func (*ListWarningsResponse) ProtoMessage() {}
 
 func (x *ListWarningsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2315,7 @@ func (x *ListWarningsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWarningsResponse.ProtoReflect.Descriptor instead.
 func (*ListWarningsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{29}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListWarningsResponse) GetWarnings() []*Warning {
@@ -2141,14 +2338,17 @@ type ReadLogRequest struct {
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
 	// The first version to return; 0 means 1.
-	FromVersion   uint64 `protobuf:"varint,2,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
+	FromVersion uint64 `protobuf:"varint,2,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
+	// If true the answer goes on with what is committed later, and ends when the caller leaves. A caller that does not
+	// read is cut off with the version to go on from.
+	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2360,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2373,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{30}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadLogRequest) GetThread() *ThreadName {
@@ -2190,20 +2390,30 @@ func (x *ReadLogRequest) GetFromVersion() uint64 {
 	return 0
 }
 
+func (x *ReadLogRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
 // ReadLogResponse is one message of ReadLog's answer.
 type ReadLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next entries, in order, without gaps except those named in unreadable.
 	Entries []*LogEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Ranges of versions that are stored but cannot be read.
-	Unreadable    []*UnreadableRange `protobuf:"bytes,2,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unreadable []*UnreadableRange `protobuf:"bytes,2,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	// When following: the thread's version once all that was there has been sent; 0 in the other messages. It comes at least
+	// once, after the entries that were stored when the call began.
+	CaughtUpVersion uint64 `protobuf:"varint,3,opt,name=caught_up_version,json=caughtUpVersion,proto3" json:"caught_up_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2425,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2438,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{31}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadLogResponse) GetEntries() []*LogEntry {
@@ -2245,11 +2455,18 @@ func (x *ReadLogResponse) GetUnreadable() []*UnreadableRange {
 	return nil
 }
 
+func (x *ReadLogResponse) GetCaughtUpVersion() uint64 {
+	if x != nil {
+		return x.CaughtUpVersion
+	}
+	return 0
+}
+
 var File_threadsvc_v1_thread_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
-	"!threadsvc/v1/thread_service.proto\x12\fthreadsvc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x16threadsvc/v1/log.proto\x1a\x16threadsvc/v1/run.proto\x1a\x19threadsvc/v1/thread.proto\"\xe1\x04\n" +
+	"!threadsvc/v1/thread_service.proto\x12\fthreadsvc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x16threadsvc/v1/log.proto\x1a\x16threadsvc/v1/run.proto\x1a\x19threadsvc/v1/thread.proto\"\xa5\x05\n" +
 	"\x0fStartRunRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\"\n" +
@@ -2266,7 +2483,8 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x06policy\x18\v \x01(\x0e2\x1d.threadsvc.v1.ActiveRunPolicyR\x06policy\x12U\n" +
 	"\x15unanswered_tool_calls\x18\f \x01(\x0e2!.threadsvc.v1.UnansweredToolCallsR\x13unansweredToolCalls\x12.\n" +
 	"\x10expected_version\x18\r \x01(\x04H\x01R\x0fexpectedVersion\x88\x01\x01\x126\n" +
-	"\tlease_ttl\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\bleaseTtlB\x0e\n" +
+	"\tlease_ttl\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12B\n" +
+	"\x0estarting_state\x18\x0f \x01(\x0e2\x1b.threadsvc.v1.StartingStateR\rstartingStateB\x0e\n" +
 	"\fstate_changeB\x13\n" +
 	"\x11_expected_version\"m\n" +
 	"\x10StartRunResponse\x12.\n" +
@@ -2300,10 +2518,11 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\vnext_offset\x18\x01 \x01(\x04R\n" +
 	"nextOffset\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x121\n" +
-	"\bwarnings\x18\x03 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\"p\n" +
+	"\bwarnings\x18\x03 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\"\xa8\x01\n" +
 	"\x13AppendEventsRequest\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.threadsvc.v1.RunHandleR\x03run\x12.\n" +
-	"\x05batch\x18\x02 \x01(\v2\x18.threadsvc.v1.EventBatchR\x05batch\"t\n" +
+	"\x05batch\x18\x02 \x01(\v2\x18.threadsvc.v1.EventBatchR\x05batch\x126\n" +
+	"\tack_delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\backDelay\"t\n" +
 	"\x14AppendEventsResponse\x122\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.threadsvc.v1.ProgressR\bprogress\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.google.rpc.StatusR\x05error\"o\n" +
@@ -2311,7 +2530,14 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\v2\x17.threadsvc.v1.RunHandleR\x03run\x12.\n" +
 	"\x05batch\x18\x02 \x01(\v2\x18.threadsvc.v1.EventBatchR\x05batch\"I\n" +
 	"\x13AppendBatchResponse\x122\n" +
-	"\bprogress\x18\x01 \x01(\v2\x16.threadsvc.v1.ProgressR\bprogress\"E\n" +
+	"\bprogress\x18\x01 \x01(\v2\x16.threadsvc.v1.ProgressR\bprogress\"p\n" +
+	"\rEndRunRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"O\n" +
+	"\x0eEndRunResponse\x12#\n" +
+	"\x03run\x18\x01 \x01(\v2\x11.threadsvc.v1.RunR\x03run\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"E\n" +
 	"\x11GetContextRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"p\n" +
 	"\x12GetContextResponse\x12/\n" +
@@ -2386,28 +2612,36 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"q\n" +
 	"\x14ListWarningsResponse\x121\n" +
 	"\bwarnings\x18\x01 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"}\n" +
 	"\x0eReadLogRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12!\n" +
-	"\ffrom_version\x18\x02 \x01(\x04R\vfromVersion\"\x82\x01\n" +
+	"\ffrom_version\x18\x02 \x01(\x04R\vfromVersion\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xae\x01\n" +
 	"\x0fReadLogResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.threadsvc.v1.LogEntryR\aentries\x12=\n" +
 	"\n" +
 	"unreadable\x18\x02 \x03(\v2\x1d.threadsvc.v1.UnreadableRangeR\n" +
-	"unreadable*s\n" +
+	"unreadable\x12*\n" +
+	"\x11caught_up_version\x18\x03 \x01(\x04R\x0fcaughtUpVersion*\x8f\x01\n" +
 	"\x0fActiveRunPolicy\x12!\n" +
 	"\x1dACTIVE_RUN_POLICY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ACTIVE_RUN_POLICY_REJECT\x10\x01\x12\x1f\n" +
-	"\x1bACTIVE_RUN_POLICY_TAKE_OVER\x10\x02*\xa1\x01\n" +
+	"\x1bACTIVE_RUN_POLICY_TAKE_OVER\x10\x02\x12\x1a\n" +
+	"\x16ACTIVE_RUN_POLICY_WAIT\x10\x03*\xa1\x01\n" +
 	"\x13UnansweredToolCalls\x12%\n" +
 	"!UNANSWERED_TOOL_CALLS_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cUNANSWERED_TOOL_CALLS_REFUSE\x10\x01\x12\x1f\n" +
 	"\x1bUNANSWERED_TOOL_CALLS_ALLOW\x10\x02\x12 \n" +
-	"\x1cUNANSWERED_TOOL_CALLS_REPAIR\x10\x032\xc8\b\n" +
+	"\x1cUNANSWERED_TOOL_CALLS_REPAIR\x10\x03*n\n" +
+	"\rStartingState\x12\x1e\n" +
+	"\x1aSTARTING_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16STARTING_STATE_CURRENT\x10\x01\x12!\n" +
+	"\x1dSTARTING_STATE_LAST_COMPLETED\x10\x022\x8d\t\n" +
 	"\rThreadService\x12K\n" +
 	"\bStartRun\x12\x1d.threadsvc.v1.StartRunRequest\x1a\x1e.threadsvc.v1.StartRunResponse0\x01\x12Y\n" +
 	"\fAppendEvents\x12!.threadsvc.v1.AppendEventsRequest\x1a\".threadsvc.v1.AppendEventsResponse(\x010\x01\x12R\n" +
-	"\vAppendBatch\x12 .threadsvc.v1.AppendBatchRequest\x1a!.threadsvc.v1.AppendBatchResponse\x12Q\n" +
+	"\vAppendBatch\x12 .threadsvc.v1.AppendBatchRequest\x1a!.threadsvc.v1.AppendBatchResponse\x12C\n" +
+	"\x06EndRun\x12\x1b.threadsvc.v1.EndRunRequest\x1a\x1c.threadsvc.v1.EndRunResponse\x12Q\n" +
 	"\n" +
 	"GetContext\x12\x1f.threadsvc.v1.GetContextRequest\x1a .threadsvc.v1.GetContextResponse0\x01\x12U\n" +
 	"\fCreateThread\x12!.threadsvc.v1.CreateThreadRequest\x1a\".threadsvc.v1.CreateThreadResponse\x12L\n" +
@@ -2432,123 +2666,132 @@ func file_threadsvc_v1_thread_service_proto_rawDescGZIP() []byte {
 	return file_threadsvc_v1_thread_service_proto_rawDescData
 }
 
-var file_threadsvc_v1_thread_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_threadsvc_v1_thread_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(ActiveRunPolicy)(0),          // 0: threadsvc.v1.ActiveRunPolicy
 	(UnansweredToolCalls)(0),      // 1: threadsvc.v1.UnansweredToolCalls
-	(*StartRunRequest)(nil),       // 2: threadsvc.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 3: threadsvc.v1.StartRunResponse
-	(*RunStart)(nil),              // 4: threadsvc.v1.RunStart
-	(*Lease)(nil),                 // 5: threadsvc.v1.Lease
-	(*RunHandle)(nil),             // 6: threadsvc.v1.RunHandle
-	(*EventBatch)(nil),            // 7: threadsvc.v1.EventBatch
-	(*Progress)(nil),              // 8: threadsvc.v1.Progress
-	(*AppendEventsRequest)(nil),   // 9: threadsvc.v1.AppendEventsRequest
-	(*AppendEventsResponse)(nil),  // 10: threadsvc.v1.AppendEventsResponse
-	(*AppendBatchRequest)(nil),    // 11: threadsvc.v1.AppendBatchRequest
-	(*AppendBatchResponse)(nil),   // 12: threadsvc.v1.AppendBatchResponse
-	(*GetContextRequest)(nil),     // 13: threadsvc.v1.GetContextRequest
-	(*GetContextResponse)(nil),    // 14: threadsvc.v1.GetContextResponse
-	(*ContextInfo)(nil),           // 15: threadsvc.v1.ContextInfo
-	(*CreateThreadRequest)(nil),   // 16: threadsvc.v1.CreateThreadRequest
-	(*CreateThreadResponse)(nil),  // 17: threadsvc.v1.CreateThreadResponse
-	(*GetThreadRequest)(nil),      // 18: threadsvc.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),     // 19: threadsvc.v1.GetThreadResponse
-	(*ListThreadsRequest)(nil),    // 20: threadsvc.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),   // 21: threadsvc.v1.ListThreadsResponse
-	(*UpdateThreadRequest)(nil),   // 22: threadsvc.v1.UpdateThreadRequest
-	(*UpdateThreadResponse)(nil),  // 23: threadsvc.v1.UpdateThreadResponse
-	(*DeleteThreadRequest)(nil),   // 24: threadsvc.v1.DeleteThreadRequest
-	(*DeleteThreadResponse)(nil),  // 25: threadsvc.v1.DeleteThreadResponse
-	(*ListMessagesRequest)(nil),   // 26: threadsvc.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),  // 27: threadsvc.v1.ListMessagesResponse
-	(*ListRunsRequest)(nil),       // 28: threadsvc.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 29: threadsvc.v1.ListRunsResponse
-	(*ListWarningsRequest)(nil),   // 30: threadsvc.v1.ListWarningsRequest
-	(*ListWarningsResponse)(nil),  // 31: threadsvc.v1.ListWarningsResponse
-	(*ReadLogRequest)(nil),        // 32: threadsvc.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 33: threadsvc.v1.ReadLogResponse
-	nil,                           // 34: threadsvc.v1.ListThreadsRequest.MetadataEntry
-	(*ThreadName)(nil),            // 35: threadsvc.v1.ThreadName
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*Warning)(nil),               // 37: threadsvc.v1.Warning
-	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
-	(*status.Status)(nil),         // 39: google.rpc.Status
-	(*Thread)(nil),                // 40: threadsvc.v1.Thread
-	(*Run)(nil),                   // 41: threadsvc.v1.Run
-	(*LogEntry)(nil),              // 42: threadsvc.v1.LogEntry
-	(*UnreadableRange)(nil),       // 43: threadsvc.v1.UnreadableRange
+	(StartingState)(0),            // 2: threadsvc.v1.StartingState
+	(*StartRunRequest)(nil),       // 3: threadsvc.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 4: threadsvc.v1.StartRunResponse
+	(*RunStart)(nil),              // 5: threadsvc.v1.RunStart
+	(*Lease)(nil),                 // 6: threadsvc.v1.Lease
+	(*RunHandle)(nil),             // 7: threadsvc.v1.RunHandle
+	(*EventBatch)(nil),            // 8: threadsvc.v1.EventBatch
+	(*Progress)(nil),              // 9: threadsvc.v1.Progress
+	(*AppendEventsRequest)(nil),   // 10: threadsvc.v1.AppendEventsRequest
+	(*AppendEventsResponse)(nil),  // 11: threadsvc.v1.AppendEventsResponse
+	(*AppendBatchRequest)(nil),    // 12: threadsvc.v1.AppendBatchRequest
+	(*AppendBatchResponse)(nil),   // 13: threadsvc.v1.AppendBatchResponse
+	(*EndRunRequest)(nil),         // 14: threadsvc.v1.EndRunRequest
+	(*EndRunResponse)(nil),        // 15: threadsvc.v1.EndRunResponse
+	(*GetContextRequest)(nil),     // 16: threadsvc.v1.GetContextRequest
+	(*GetContextResponse)(nil),    // 17: threadsvc.v1.GetContextResponse
+	(*ContextInfo)(nil),           // 18: threadsvc.v1.ContextInfo
+	(*CreateThreadRequest)(nil),   // 19: threadsvc.v1.CreateThreadRequest
+	(*CreateThreadResponse)(nil),  // 20: threadsvc.v1.CreateThreadResponse
+	(*GetThreadRequest)(nil),      // 21: threadsvc.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),     // 22: threadsvc.v1.GetThreadResponse
+	(*ListThreadsRequest)(nil),    // 23: threadsvc.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),   // 24: threadsvc.v1.ListThreadsResponse
+	(*UpdateThreadRequest)(nil),   // 25: threadsvc.v1.UpdateThreadRequest
+	(*UpdateThreadResponse)(nil),  // 26: threadsvc.v1.UpdateThreadResponse
+	(*DeleteThreadRequest)(nil),   // 27: threadsvc.v1.DeleteThreadRequest
+	(*DeleteThreadResponse)(nil),  // 28: threadsvc.v1.DeleteThreadResponse
+	(*ListMessagesRequest)(nil),   // 29: threadsvc.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),  // 30: threadsvc.v1.ListMessagesResponse
+	(*ListRunsRequest)(nil),       // 31: threadsvc.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 32: threadsvc.v1.ListRunsResponse
+	(*ListWarningsRequest)(nil),   // 33: threadsvc.v1.ListWarningsRequest
+	(*ListWarningsResponse)(nil),  // 34: threadsvc.v1.ListWarningsResponse
+	(*ReadLogRequest)(nil),        // 35: threadsvc.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 36: threadsvc.v1.ReadLogResponse
+	nil,                           // 37: threadsvc.v1.ListThreadsRequest.MetadataEntry
+	(*ThreadName)(nil),            // 38: threadsvc.v1.ThreadName
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*Warning)(nil),               // 40: threadsvc.v1.Warning
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*status.Status)(nil),         // 42: google.rpc.Status
+	(*Run)(nil),                   // 43: threadsvc.v1.Run
+	(*Thread)(nil),                // 44: threadsvc.v1.Thread
+	(*LogEntry)(nil),              // 45: threadsvc.v1.LogEntry
+	(*UnreadableRange)(nil),       // 46: threadsvc.v1.UnreadableRange
 }
 var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
-	35, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	38, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
 	0,  // 1: threadsvc.v1.StartRunRequest.policy:type_name -> threadsvc.v1.ActiveRunPolicy
 	1,  // 2: threadsvc.v1.StartRunRequest.unanswered_tool_calls:type_name -> threadsvc.v1.UnansweredToolCalls
-	36, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
-	4,  // 4: threadsvc.v1.StartRunResponse.start:type_name -> threadsvc.v1.RunStart
-	5,  // 5: threadsvc.v1.RunStart.lease:type_name -> threadsvc.v1.Lease
-	37, // 6: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
-	38, // 7: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	35, // 8: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
-	37, // 9: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
-	6,  // 10: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
-	7,  // 11: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
-	8,  // 12: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
-	39, // 13: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
-	6,  // 14: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
-	7,  // 15: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
-	8,  // 16: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
-	35, // 17: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	15, // 18: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
-	35, // 19: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 20: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	37, // 21: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	35, // 22: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 23: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	34, // 24: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
-	40, // 25: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
-	35, // 26: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 27: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	35, // 28: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	35, // 29: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	35, // 30: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	41, // 31: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
-	35, // 32: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	37, // 33: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
-	35, // 34: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
-	42, // 35: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
-	43, // 36: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
-	2,  // 37: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
-	9,  // 38: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
-	11, // 39: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
-	13, // 40: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
-	16, // 41: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
-	18, // 42: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
-	20, // 43: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
-	22, // 44: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
-	24, // 45: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
-	26, // 46: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
-	28, // 47: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
-	30, // 48: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
-	32, // 49: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
-	3,  // 50: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
-	10, // 51: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
-	12, // 52: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
-	14, // 53: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
-	17, // 54: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
-	19, // 55: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
-	21, // 56: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
-	23, // 57: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
-	25, // 58: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
-	27, // 59: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
-	29, // 60: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
-	31, // 61: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
-	33, // 62: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
-	50, // [50:63] is the sub-list for method output_type
-	37, // [37:50] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	39, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
+	2,  // 4: threadsvc.v1.StartRunRequest.starting_state:type_name -> threadsvc.v1.StartingState
+	5,  // 5: threadsvc.v1.StartRunResponse.start:type_name -> threadsvc.v1.RunStart
+	6,  // 6: threadsvc.v1.RunStart.lease:type_name -> threadsvc.v1.Lease
+	40, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
+	41, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
+	40, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
+	7,  // 11: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
+	8,  // 12: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
+	39, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
+	9,  // 14: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
+	42, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
+	7,  // 16: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
+	8,  // 17: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
+	9,  // 18: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
+	38, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
+	38, // 21: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	18, // 22: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
+	38, // 23: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 24: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	40, // 25: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	38, // 26: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 27: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	37, // 28: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
+	44, // 29: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
+	38, // 30: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 31: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	38, // 32: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	38, // 33: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	38, // 34: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 35: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
+	38, // 36: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	40, // 37: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
+	38, // 38: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 39: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
+	46, // 40: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
+	3,  // 41: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
+	10, // 42: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
+	12, // 43: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
+	14, // 44: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
+	16, // 45: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
+	19, // 46: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
+	21, // 47: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
+	23, // 48: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
+	25, // 49: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
+	27, // 50: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
+	29, // 51: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
+	31, // 52: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
+	33, // 53: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
+	35, // 54: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
+	4,  // 55: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
+	11, // 56: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
+	13, // 57: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
+	15, // 58: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
+	17, // 59: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
+	20, // 60: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
+	22, // 61: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
+	24, // 62: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
+	26, // 63: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
+	28, // 64: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
+	30, // 65: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
+	32, // 66: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
+	34, // 67: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
+	36, // 68: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
+	55, // [55:69] is the sub-list for method output_type
+	41, // [41:55] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_service_proto_init() }
@@ -2567,7 +2810,7 @@ func file_threadsvc_v1_thread_service_proto_init() {
 		(*StartRunResponse_Start)(nil),
 		(*StartRunResponse_InputChunk)(nil),
 	}
-	file_threadsvc_v1_thread_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_threadsvc_v1_thread_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*GetContextResponse_Info)(nil),
 		(*GetContextResponse_InputChunk)(nil),
 	}
@@ -2576,8 +2819,8 @@ func file_threadsvc_v1_thread_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_service_proto_rawDesc), len(file_threadsvc_v1_thread_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   33,
+			NumEnums:      3,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	ThreadService_StartRun_FullMethodName     = "/threadsvc.v1.ThreadService/StartRun"
 	ThreadService_AppendEvents_FullMethodName = "/threadsvc.v1.ThreadService/AppendEvents"
 	ThreadService_AppendBatch_FullMethodName  = "/threadsvc.v1.ThreadService/AppendBatch"
+	ThreadService_EndRun_FullMethodName       = "/threadsvc.v1.ThreadService/EndRun"
 	ThreadService_GetContext_FullMethodName   = "/threadsvc.v1.ThreadService/GetContext"
 	ThreadService_CreateThread_FullMethodName = "/threadsvc.v1.ThreadService/CreateThread"
 	ThreadService_GetThread_FullMethodName    = "/threadsvc.v1.ThreadService/GetThread"
@@ -56,6 +57,10 @@ type ThreadServiceClient interface {
 	AppendEvents(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AppendEventsRequest, AppendEventsResponse], error)
 	// AppendBatch does what one exchange on AppendEvents does.
 	AppendBatch(ctx context.Context, in *AppendBatchRequest, opts ...grpc.CallOption) (*AppendBatchResponse, error)
+	// EndRun closes an active run whose producer will not come back, or gives up the interrupts a run left open. What the
+	// run delivered stays, its producer can append nothing more, and the log has a mark that says so. It needs no lease:
+	// it is for operators and for the application that hosts the agent.
+	EndRun(ctx context.Context, in *EndRunRequest, opts ...grpc.CallOption) (*EndRunResponse, error)
 	// GetContext returns what the thread amounts to: the RunAgentInput that a run started now would be given, without
 	// what StartRun would add to it.
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetContextResponse], error)
@@ -76,7 +81,9 @@ type ThreadServiceClient interface {
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// ListWarnings lists what was dropped, stripped, translated, not applied or refused, in the order it happened.
 	ListWarnings(ctx context.Context, in *ListWarningsRequest, opts ...grpc.CallOption) (*ListWarningsResponse, error)
-	// ReadLog returns the thread's log from a version to its present end.
+	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
+	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
+	// is committed.
 	ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error)
 }
 
@@ -124,6 +131,16 @@ func (c *threadServiceClient) AppendBatch(ctx context.Context, in *AppendBatchRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AppendBatchResponse)
 	err := c.cc.Invoke(ctx, ThreadService_AppendBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *threadServiceClient) EndRun(ctx context.Context, in *EndRunRequest, opts ...grpc.CallOption) (*EndRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndRunResponse)
+	err := c.cc.Invoke(ctx, ThreadService_EndRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -264,6 +281,10 @@ type ThreadServiceServer interface {
 	AppendEvents(grpc.BidiStreamingServer[AppendEventsRequest, AppendEventsResponse]) error
 	// AppendBatch does what one exchange on AppendEvents does.
 	AppendBatch(context.Context, *AppendBatchRequest) (*AppendBatchResponse, error)
+	// EndRun closes an active run whose producer will not come back, or gives up the interrupts a run left open. What the
+	// run delivered stays, its producer can append nothing more, and the log has a mark that says so. It needs no lease:
+	// it is for operators and for the application that hosts the agent.
+	EndRun(context.Context, *EndRunRequest) (*EndRunResponse, error)
 	// GetContext returns what the thread amounts to: the RunAgentInput that a run started now would be given, without
 	// what StartRun would add to it.
 	GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error
@@ -284,7 +305,9 @@ type ThreadServiceServer interface {
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// ListWarnings lists what was dropped, stripped, translated, not applied or refused, in the order it happened.
 	ListWarnings(context.Context, *ListWarningsRequest) (*ListWarningsResponse, error)
-	// ReadLog returns the thread's log from a version to its present end.
+	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
+	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
+	// is committed.
 	ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error
 	mustEmbedUnimplementedThreadServiceServer()
 }
@@ -304,6 +327,9 @@ func (UnimplementedThreadServiceServer) AppendEvents(grpc.BidiStreamingServer[Ap
 }
 func (UnimplementedThreadServiceServer) AppendBatch(context.Context, *AppendBatchRequest) (*AppendBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AppendBatch not implemented")
+}
+func (UnimplementedThreadServiceServer) EndRun(context.Context, *EndRunRequest) (*EndRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndRun not implemented")
 }
 func (UnimplementedThreadServiceServer) GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetContext not implemented")
@@ -388,6 +414,24 @@ func _ThreadService_AppendBatch_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ThreadServiceServer).AppendBatch(ctx, req.(*AppendBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ThreadService_EndRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).EndRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_EndRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).EndRun(ctx, req.(*EndRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -568,6 +612,10 @@ var ThreadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AppendBatch",
 			Handler:    _ThreadService_AppendBatch_Handler,
+		},
+		{
+			MethodName: "EndRun",
+			Handler:    _ThreadService_EndRun_Handler,
 		},
 		{
 			MethodName: "CreateThread",
