@@ -28,6 +28,8 @@ type Changes struct {
 	// gone, of which none is among the Upserts.
 	Upserts []StoredMessage
 	Deletes []int64
+	// Stored is not below any position in the older fold: Upserts above it are new, and come after all messages it has.
+	Stored int64
 	// State is what happened to the state.
 	State StateChange
 	// Tracking replaces the stored one.

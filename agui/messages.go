@@ -22,6 +22,7 @@ type messages struct {
 
 	dirty   map[*Message]struct{}
 	deleted []int64 // stored positions that are gone
+	stored  int64   // the highest position in the stored fold
 }
 
 // callPlace is where a tool call is held.
@@ -95,6 +96,18 @@ func (l *messages) spread() {
 		}
 		m.Position = int64(i+1) * positionGap
 		l.dirty[m] = struct{}{}
+	}
+}
+
+// settle notes that the stored fold is up to date.
+func (l *messages) settle() {
+	for m := range l.dirty {
+		m.stored = true
+	}
+	clear(l.dirty)
+	l.deleted, l.stored = nil, 0
+	if n := len(l.order); n > 0 {
+		l.stored = l.order[n-1].Position
 	}
 }
 

@@ -111,6 +111,7 @@ func Restore(id string, fold Fold, hash [32]byte, lim Limits) (*Thread, error) {
 		t.msgs.hold(m)
 		t.msgs.size += m.Size()
 	}
+	t.msgs.settle()
 	return t, nil
 }
 
@@ -176,7 +177,9 @@ func (t *Thread) record(a *Applied, e *Entry) {
 
 // Changes returns what must be written to bring the stored fold up to the thread's version.
 func (t *Thread) Changes() Changes {
-	c := Changes{Version: t.version, Deletes: slices.Clone(t.msgs.deleted), Tracking: t.track.encode()}
+	c := Changes{
+		Version: t.version, Deletes: slices.Clone(t.msgs.deleted), Stored: t.msgs.stored, Tracking: t.track.encode(),
+	}
 	for m := range t.msgs.dirty {
 		c.Upserts = append(c.Upserts, StoredMessage{Position: m.Position, ID: m.ID, Role: m.Role, Body: m.AppendTo(nil)})
 	}
@@ -198,11 +201,7 @@ func (t *Thread) Changes() Changes {
 
 // Settle notes that the changes were written.
 func (t *Thread) Settle() {
-	for m := range t.msgs.dirty {
-		m.stored = true
-	}
-	clear(t.msgs.dirty)
-	t.msgs.deleted = nil
+	t.msgs.settle()
 	t.stateReplaced, t.statePatches, t.statePatchBytes = false, nil, 0
 }
 

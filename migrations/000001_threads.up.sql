@@ -13,11 +13,12 @@ CREATE TABLE threads (
     thread_key       uuid        NOT NULL,
     tenant           text        NOT NULL,
     thread_id        text        NOT NULL,
+    -- What every append changes stands together: the WAL has the part of a row that differs.
     version          bigint      NOT NULL,
+    next_offset      bigint      NOT NULL,
     log_hash         bytea       NOT NULL,
     fence            bigint      NOT NULL,
     stream_id        text        NOT NULL,
-    next_offset      bigint      NOT NULL,
     active_run       text,
     lease_ttl_ms     bigint      NOT NULL,
     lease_expires_at timestamptz,
@@ -87,9 +88,6 @@ ALTER TABLE runs ALTER COLUMN result SET STORAGE EXTERNAL;
 ALTER TABLE runs ALTER COLUMN usage SET STORAGE EXTERNAL;
 ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
 
--- Finds the runs, and with them the versions, of a producer stream. It costs a run's start and nothing else.
-CREATE INDEX runs_by_stream ON runs (thread_key, stream_id, ordinal);
-
 -- Finds the runs whose segments are to be merged.
 CREATE INDEX runs_unmerged ON runs (thread_key, ordinal) WHERE status <> 1 AND NOT merged;
 
@@ -118,6 +116,8 @@ CREATE TABLE log_segments (
 );
 
 ALTER TABLE log_segments ALTER COLUMN entries SET STORAGE EXTERNAL;
+-- Up to two of them share a page before they are kept out of line, which costs an index entry and a header for each 2 KB.
+ALTER TABLE log_segments SET (toast_tuple_target = 4064);
 
 -- Chunks of large payloads of the log, each kept once for a thread, by content. Rows never change.
 CREATE TABLE contents (
@@ -150,20 +150,20 @@ CREATE TABLE folds (
 
 ALTER TABLE folds ALTER COLUMN tracking SET STORAGE EXTERNAL;
 
--- The messages of the fold. Positions order them and leave gaps.
-CREATE TABLE messages (
-    thread_key uuid     NOT NULL,
-    position   bigint   NOT NULL,
-    message_id text     NOT NULL,
-    role       text     NOT NULL,
-    codec      smallint NOT NULL,
-    body       bytea    NOT NULL,
+-- The messages of the fold, in blocks of neighbours: what a run brought is one row, compressed as one. A block has the
+-- messages from first_position up to the next block's. Positions order messages and leave gaps.
+CREATE TABLE message_blocks (
+    thread_key     uuid     NOT NULL,
+    first_position bigint   NOT NULL,
+    codec          smallint NOT NULL,
+    body           bytea    NOT NULL,
 
-    CONSTRAINT messages_pkey PRIMARY KEY (thread_key, position),
-    CONSTRAINT messages_codec_valid CHECK (codec BETWEEN 0 AND 1)
+    CONSTRAINT message_blocks_pkey PRIMARY KEY (thread_key, first_position),
+    CONSTRAINT message_blocks_codec_valid CHECK (codec BETWEEN 0 AND 1)
 );
 
-ALTER TABLE messages ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE message_blocks ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE message_blocks SET (toast_tuple_target = 4064);
 
 -- The state of the fold: a document, and the patches that were applied to it since. No document means {}.
 CREATE TABLE states (
@@ -228,11 +228,6 @@ CREATE VIEW log_plain AS
 SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset,
        CASE codec WHEN 0 THEN encode(entries, 'escape') END AS entries, octet_length(entries) AS stored_size, committed_at
 FROM log_segments;
-
-CREATE VIEW messages_plain AS
-SELECT thread_key, position, message_id, role,
-       CASE codec WHEN 0 THEN convert_from(body, 'UTF8') END AS body, octet_length(body) AS stored_size
-FROM messages;
 
 CREATE VIEW warnings_plain AS
 SELECT thread_key, version, ordinal, run_id, "offset", code, encode(path, 'escape') AS path,

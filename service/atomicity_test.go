@@ -23,7 +23,7 @@ func TestDatabaseDiesWithinStatements(t *testing.T) {
 	c.record("r0", append(text("m0", "hello"), stateSnapshot(`{"a":1}`))...)
 	stages := c.stages()
 	killed := 0
-	for _, table := range []string{"threads", "runs", "log_segments", "folds", "messages", "states", "state_patches", "warnings"} {
+	for _, table := range []string{"threads", "runs", "log_segments", "folds", "message_blocks", "states", "state_patches", "warnings"} {
 		for _, when := range []string{"BEFORE INSERT", "AFTER INSERT", "BEFORE UPDATE", "AFTER UPDATE", "BEFORE DELETE", "AFTER DELETE"} {
 			run := strings.ToLower(table + "_" + strings.ReplaceAll(when, " ", "_"))
 			for i, stage := range stages {

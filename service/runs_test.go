@@ -269,7 +269,7 @@ func TestAppendToAnErasedThread(t *testing.T) {
 	} else {
 		wantReason(t, err, codes.NotFound, "THREAD_NOT_FOUND")
 	}
-	for _, table := range []string{"threads", "runs", "log_segments", "folds", "messages", "states", "state_patches", "warnings"} {
+	for _, table := range []string{"threads", "runs", "log_segments", "folds", "message_blocks", "states", "state_patches", "warnings"} {
 		var rows int
 		if err := db.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil || rows > 0 {
 			t.Errorf("%d rows left in %s (%v)", rows, table, err)

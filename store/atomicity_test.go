@@ -43,6 +43,7 @@ func full() []*store.Commit {
 			Version: v,
 			Upserts: []agui.StoredMessage{{Position: 2, ID: "m2", Role: agui.RoleUser, Body: agui.Value(`{}`)}},
 			Deletes: []int64{1},
+			Stored:  1,
 		}
 		return c
 	}

@@ -110,21 +110,23 @@ func settle(group []member, heads []written) []*Commit {
 	return matched
 }
 
-// taken is what is known once the heads are locked: those that matched, how the states of the folding ones stand, and
-// which chunks are kept already.
+// taken is what is known once the heads are locked: those that matched, how the states of the folding ones stand, the
+// blocks of messages that change, and which chunks are kept already.
 type taken struct {
-	heads []written
-	sizes map[Key]stateSizes
-	held  map[chunkName]bool
+	heads  []written
+	sizes  map[Key]stateSizes
+	blocks map[Key][]messageBlock
+	held   map[chunkName]bool
 }
 
 // takeHeads compares and updates the heads, which locks them, and then reads what the rest of the commits depends on.
 func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) (*taken, error) {
-	t := &taken{sizes: map[Key]stateSizes{}, held: map[chunkName]bool{}}
+	t := &taken{sizes: map[Key]stateSizes{}, blocks: map[Key][]messageBlock{}, held: map[chunkName]bool{}}
 	batch := &pgx.Batch{}
 	queueHeads(batch, commits, &t.heads)
 	if folding := foldingOf(commits); len(folding) > 0 {
 		queueStateSizes(batch, folding, t.sizes)
+		queueChangedBlocks(batch, folding, t.blocks)
 	}
 	queueHeldContents(batch, commits, t.held)
 	return t, tx.SendBatch(ctx, batch).Close()
@@ -145,6 +147,8 @@ func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, t *taken) erro
 	queueSegments(batch, commits)
 	queueRuns(batch, commits)
 	queueFolds(batch, folding, plan)
+	queueMessages(batch, folding, t.blocks)
+	queueStates(batch, plan)
 	queueWarnings(batch, commits)
 	if batch.Len() == 0 {
 		return nil

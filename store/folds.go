@@ -31,7 +31,7 @@ ON CONFLICT (thread_key) DO UPDATE
 SET version = excluded.version, codec = excluded.codec, tracking = excluded.tracking,
     state_size = excluded.state_size, patches_size = excluded.patches_size`
 
-// queueFolds writes where the folds stand, and with it all that belongs to them. plan is in the order of folding.
+// queueFolds writes where the folds stand. plan is in the order of folding.
 func queueFolds(batch *pgx.Batch, folding []*Commit, plan []stateWrite) {
 	if len(folding) == 0 {
 		return
@@ -47,6 +47,4 @@ func queueFolds(batch *pgx.Batch, folding []*Commit, plan []stateWrite) {
 		column(plan, func(w stateWrite) int64 { return w.sizes.base }),
 		column(plan, func(w stateWrite) int64 { return w.sizes.patches }),
 	)
-	queueMessages(batch, folding)
-	queueStates(batch, plan)
 }

@@ -77,7 +77,7 @@ func (l *loading) reads(key pgtype.UUID) *pgx.Batch {
 	batch := &pgx.Batch{}
 	batch.Queue(sqlHead, key).Query(collect(&l.heads, scanHead))
 	batch.Queue(sqlFold, key).Query(l.readFold)
-	batch.Queue(sqlMessages, key).Query(collect(&l.fold.Messages, scanMessage))
+	batch.Queue(sqlMessageBlocks, key).Query(l.readMessages)
 	queueReadStates(batch, []pgtype.UUID{key}, l.state)
 	batch.Queue(sqlTail, key).Query(collect(&l.tail, scanSegment))
 	batch.Queue(sqlLastRun, key).Query(collect(&l.runs, scanRun))
@@ -90,6 +90,14 @@ func (l *loading) readFold(rows pgx.Rows) error {
 	_, err := pgx.ForEachRow(rows, []any{&l.fold.Version, &codec, &l.fold.Tracking}, func() error {
 		return unpackAll(codec, &l.fold.Tracking)
 	})
+	return err
+}
+
+func (l *loading) readMessages(rows pgx.Rows) error {
+	blocks, err := pgx.CollectRows(rows, scanBlock)
+	for i := range blocks {
+		l.fold.Messages = append(l.fold.Messages, blocks[i].messages...)
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ func TestPostgresAgainstModel(t *testing.T) {
 	var count atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
 		m := &modelCheck{model: storetest.NewMemory(), postgres: postgres, tenant: fmt.Sprint("tenant", count.Add(1))}
+		m.highest = map[store.Key]int64{}
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.compare,
 			"commit":   m.commit,
@@ -46,6 +48,7 @@ type modelCheck struct {
 	model, postgres store.Store
 	tenant          string
 	warnings        int32
+	highest         map[store.Key]int64 // position that was ever drawn
 }
 
 // class is what an error is compared by.
@@ -112,7 +115,10 @@ func (m *modelCheck) draw(t *rapid.T, id string) *store.Commit {
 		c.Updated = []store.Run{drawRun(t, c)}
 	}
 	if rapid.Bool().Draw(t, "folds") {
-		c.Fold = drawFold(t, c)
+		c.Fold = drawFold(t, c, m.highest[c.Key])
+		for _, message := range c.Fold.Upserts {
+			m.highest[c.Key] = max(m.highest[c.Key], message.Position)
+		}
 	}
 	return c
 }
@@ -169,9 +175,9 @@ func drawRun(t *rapid.T, c *store.Commit) store.Run {
 	return r
 }
 
-func drawFold(t *rapid.T, c *store.Commit) *agui.Changes {
-	fold := &agui.Changes{Version: c.Version, Tracking: drawText(t)}
-	positions := rapid.SliceOfNDistinct(rapid.Int64Range(-2, 4), 0, 5, rapid.ID[int64]).Draw(t, "positions")
+func drawFold(t *rapid.T, c *store.Commit, stored int64) *agui.Changes {
+	fold := &agui.Changes{Version: c.Version, Tracking: drawText(t), Stored: stored}
+	positions := rapid.SliceOfNDistinct(rapid.Int64Range(1, 24), 0, 8, rapid.ID[int64]).Draw(t, "positions")
 	for i, position := range positions {
 		if i%3 == 2 {
 			fold.Deletes = append(fold.Deletes, position)
@@ -180,6 +186,7 @@ func drawFold(t *rapid.T, c *store.Commit) *agui.Changes {
 		m := agui.StoredMessage{Position: position, ID: fmt.Sprint("m", position, i), Role: agui.RoleTool, Body: drawText(t)}
 		fold.Upserts = append(fold.Upserts, m)
 	}
+	slices.SortFunc(fold.Upserts, func(a, b agui.StoredMessage) int { return cmp.Compare(a.Position, b.Position) })
 	switch rapid.IntRange(0, 3).Draw(t, "state") {
 	case 0:
 		fold.State.Replaced = drawText(t)

@@ -43,6 +43,20 @@ func (c *Commit) pack() {
 		}
 		c.packed[i] = packedSegment{segment, codec, packed}
 	}
+	for i := range c.Opened {
+		c.Opened[i].whole = c.isWhole(&c.Opened[i])
+	}
+}
+
+// isWhole reports whether a run began and ended in the commit and is one segment.
+func (c *Commit) isWhole(r *Run) bool {
+	segments := 0
+	for i := range c.Segments {
+		if c.Segments[i].RunID == r.RunID {
+			segments++
+		}
+	}
+	return r.Status != RunActive && segments == 1
 }
 
 // outline replaces large payloads by references, and adds the chunks these need.

@@ -14,15 +14,15 @@ import (
 const sqlInsertRuns = `
 INSERT INTO runs (thread_key, run_id, status, last_version, next_offset, codec, protocol_version, outcome, result, usage,
                   error, warnings, ordinal, stream_id, parent_run_id, input_hash, fence, first_version, first_offset,
-                  ended_at)
+                  merged, ended_at)
 SELECT thread_key, run_id, status, last_version, next_offset, codec, protocol_version, outcome, result, usage,
        error, warnings, ordinal, stream_id, nullif(parent_run_id, ''), input_hash, fence, first_version, first_offset,
-       CASE WHEN status <> 1 THEN now() END
+       merged, CASE WHEN status <> 1 THEN now() END
 FROM unnest($1::uuid[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bytea[],
             $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bigint[], $13::bigint[], $14::text[],
-            $15::text[], $16::bytea[], $17::bigint[], $18::bigint[], $19::bigint[])
+            $15::text[], $16::bytea[], $17::bigint[], $18::bigint[], $19::bigint[], $20::boolean[])
     AS r (thread_key, run_id, status, last_version, next_offset, codec, protocol_version, outcome, result, usage,
-          error, warnings, ordinal, stream_id, parent_run_id, input_hash, fence, first_version, first_offset)`
+          error, warnings, ordinal, stream_id, parent_run_id, input_hash, fence, first_version, first_offset, merged)`
 
 const sqlUpdateRuns = `
 UPDATE runs r
@@ -85,6 +85,7 @@ func openedArgs(rows []of[Run]) []any {
 		column(rows, func(r of[Run]) int64 { return bigint(r.row.Fence) }),
 		column(rows, func(r of[Run]) int64 { return bigint(r.row.FirstVersion) }),
 		column(rows, func(r of[Run]) int64 { return bigint(r.row.FirstOffset) }),
+		column(rows, func(r of[Run]) bool { return r.row.whole }),
 	}
 }
 

@@ -44,7 +44,7 @@ func TestConstraints(t *testing.T) {
 		`INSERT INTO log_segments SELECT * FROM log_segments`:            "log_segments_pkey",
 		`UPDATE folds SET version = -1`:                                  "folds_version_valid",
 		`UPDATE folds SET state_size = -1`:                               "folds_sizes_valid",
-		`UPDATE messages SET codec = 2`:                                  "messages_codec_valid",
+		`UPDATE message_blocks SET codec = 2`:                            "message_blocks_codec_valid",
 		`UPDATE states SET codec = 2`:                                    "states_codec_valid",
 		`UPDATE state_patches SET version = 0`:                           "state_patches_version_valid",
 		`UPDATE warnings SET "offset" = -1`:                              "warnings_offset_valid",
@@ -64,7 +64,6 @@ func TestViews(t *testing.T) {
 	admin, db := connect(t, url), open(t, store.Options{URL: url})
 	commit(t, db, base())
 	for sql, want := range map[string]string{
-		`SELECT body FROM messages_plain`:                      `{}`,
 		`SELECT entries FROM log_plain`:                        "\x01\\000\\000\x02{}",
 		`SELECT coalesce(metadata, 'none') FROM threads_plain`: `none`,
 		`SELECT count(*)::text FROM warnings_plain`:            `0`,

@@ -88,16 +88,14 @@ func (p *Postgres) segments(ctx context.Context, key Key, sql string, args ...an
 	return segments, err
 }
 
-// sqlStream needs no index of its own. The runs of a stream bound its versions: from the first run's start, and what the
-// stream brought just before it, to the start of the run after. Within them versions and offsets grow together, so the last
+// sqlStream needs no index of its own. A stream is named by its first run, and its runs follow one another; they bound its
+// versions: from the first run's start, and what the stream brought just before it, to the start of the run after. Within them versions and offsets grow together, so the last
 // segment that begins at or before $3 is found by bisection over the primary key; reading stops at the first segment that
 // begins at or after $4.
 const sqlStream = `
-WITH RECURSIVE ordinals AS (
-    SELECT min(ordinal) AS first, max(ordinal) AS last FROM runs WHERE thread_key = $1 AND stream_id = $2
-), started AS (
-    SELECT r.first_version AS version FROM runs r
-    WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.first FROM ordinals o)
+WITH RECURSIVE started AS (
+    SELECT r.ordinal, r.first_version AS version FROM runs r
+    WHERE r.thread_key = $1 AND r.run_id = $2
 ), bounds AS (
     SELECT coalesce((SELECT max(p.first_version) + 1 FROM (
                          SELECT s.first_version, s.stream_id FROM log_segments s
@@ -105,7 +103,8 @@ WITH RECURSIVE ordinals AS (
                          ORDER BY s.first_version DESC LIMIT 16) p
                      WHERE p.stream_id <> $2), 0) AS low,
            coalesce((SELECT r.first_version FROM runs r
-                     WHERE r.thread_key = $1 AND r.ordinal = (SELECT o.last + 1 FROM ordinals o)),
+                     WHERE r.thread_key = $1 AND r.ordinal > (SELECT ordinal FROM started) AND r.stream_id <> $2
+                     ORDER BY r.ordinal LIMIT 1),
                     (SELECT t.version + 1 FROM threads t WHERE t.thread_key = $1), 0) AS high
 ), bisection AS (
     SELECT low, high FROM bounds

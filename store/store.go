@@ -252,6 +252,8 @@ type Run struct {
 	// Warnings is the number of warnings the run raised.
 	Warnings int64
 
+	whole bool // there is nothing to merge
+
 	// StartedAt and EndedAt are by the database's clock and set on reading; EndedAt is zero while the run is active.
 	StartedAt, EndedAt time.Time
 }

@@ -29,7 +29,7 @@ const msgServing = "serving"
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	listen, databaseURL, dataDir               string
+	listen, debugAddress, databaseURL, dataDir string
 	maxEvent, maxState, maxContext, cacheBytes byteSize
 	leaseTTL, drainTimeout                     time.Duration
 	maxConns                                   int32
@@ -65,6 +65,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	limits := agui.DefaultLimits()
 	f.SortFlags = false
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8980", "TCP `address` to listen on, host:port; port 0 takes a free one")
+	f.StringVar(&s.debugAddress, "debug-address", "", "TCP `address` at which Go's profiler answers, for trusted people only; empty for none (default empty)")
 	f.StringVar(&s.databaseURL, "database-url", "", "Postgres connection `URL`; empty starts a private Postgres (default empty)")
 	f.StringVar(&s.dataDir, "data-dir", "", "`directory` of the private Postgres (default "+dataDirHelp+")")
 	f.BoolVar(&s.migrate, "migrate", true, "bring the schema up to date at the start; several servers may do so at once")
@@ -106,6 +107,11 @@ func serve(ctx context.Context, flags serveFlags, log *slog.Logger) (err error) 
 		return err
 	}
 	defer listener.Close()
+	stopDebug, err := serveDebug(ctx, flags.debugAddress, log)
+	if err != nil {
+		return err
+	}
+	defer stopDebug()
 	db, err := openDatabase(ctx, flags, log)
 	if err != nil {
 		return err

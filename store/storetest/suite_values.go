@@ -77,7 +77,7 @@ func testLargeValues(t *testing.T, s store.Store) {
 			c := w.commit(text)
 			c.Fold = &agui.Changes{
 				Version: c.Version, State: agui.StateChange{Replaced: agui.Value(text)}, Tracking: []byte(text),
-				Upserts: []agui.StoredMessage{message(int64(size), text)},
+				Upserts: []agui.StoredMessage{message(int64(size), text)}, Stored: 5 << 20,
 			}
 			must(t, s, c)
 			fold := load(t, s, w.key).Fold
@@ -108,8 +108,8 @@ func testFold(t *testing.T, s store.Store) {
 	}
 	c = w.commit(`3`)
 	c.Fold = &agui.Changes{
-		Version: c.Version, Tracking: []byte("two"), Deletes: []int64{10, 30, 99},
-		Upserts: []agui.StoredMessage{message(20, `"B"`), message(15, `"d"`)},
+		Version: c.Version, Tracking: []byte("two"), Deletes: []int64{10, 30, 99}, Stored: 30,
+		Upserts: []agui.StoredMessage{message(15, `"d"`), message(20, `"B"`)},
 	}
 	must(t, s, c)
 	equal(t, load(t, s, w.key).Fold, agui.Fold{
