@@ -9,19 +9,27 @@ import (
 // Apply takes the next event of the thread's producer stream. offset is its index there. If the event is refused, the
 // thread must be closed with Fail or thrown away when the violation is fatal, and is unchanged otherwise.
 func (t *Thread) Apply(offset uint64, text []byte) (Applied, *Violation) {
-	decoded, warnings, v := Decode(text, t.lim)
+	return t.ApplyTo(nil, offset, text)
+}
+
+// ApplyTo is Apply with memory for Applied.Stored, which it overwrites.
+func (t *Thread) ApplyTo(memory []byte, offset uint64, text []byte) (Applied, *Violation) {
+	d := newDecoder()
+	defer d.release()
+	warnings, v := d.decodeEvent(text, t.lim)
 	if v != nil {
 		return Applied{}, v
 	}
-	applied := Applied{RunID: t.track.RunID, Warnings: warnings}
+	decoded := &d.event
+	applied := Applied{Stored: memory[:0], RunID: t.track.RunID, Warnings: warnings}
 	if decoded.Text == nil {
 		t.recordOmitted(&applied, offset, text, decoded.Type, warnings[0].Code)
 		return applied, nil
 	}
-	if v := t.verifyGrowth(&decoded); v != nil {
+	if v := t.verifyGrowth(decoded); v != nil {
 		return Applied{}, v
 	}
-	ev, translated := t.translate(&decoded)
+	ev, translated := t.translate(decoded)
 	applied.Warnings = append(applied.Warnings, translated...)
 	if v := t.applyExpanded(&applied, ev, offset, text); v != nil {
 		return Applied{}, v

@@ -18,17 +18,25 @@ import (
 //
 // A violation comes without event and warnings. Its Path, like those of the warnings, is relative to the received text.
 func Decode(text []byte, lim Limits) (Event, []Warning, *Violation) {
-	if v := checkText(text, lim); v != nil {
-		return Event{}, nil, v
-	}
-	d := newDecoder(text, lim)
+	d := newDecoder()
 	defer d.release()
+	warnings, v := d.decodeEvent(text, lim)
+	return d.event, warnings, v
+}
+
+// decodeEvent is Decode, which leaves the event in the decoder, where it is good until the decoder is released.
+func (d *decoder) decodeEvent(text []byte, lim Limits) ([]Warning, *Violation) {
+	if v := checkText(text, lim); v != nil {
+		return nil, v
+	}
+	d.begin(text, lim)
 	event, warning, v := d.eventShape()
 	if v != nil {
-		return Event{}, nil, v
+		return nil, v
 	}
 	if event == nil {
-		return Event{Type: EventType(d.unknown)}, []Warning{warning}, nil
+		d.event.Type = EventType(d.unknown)
+		return []Warning{warning}, nil
 	}
 	d.about = event.name
 	d.event.Type = EventType(event.name)
@@ -61,10 +69,11 @@ type decoder struct {
 	about string // what is decoded, for people: the event type
 	event Event
 
-	path  []pathStep
-	edits []textEdit // ascending, not overlapping
-	names [][]byte   // unknown names of the closed objects being walked, to find repeated ones
-	word  string     // the decoded identifier or closed-set string read last
+	path   []pathStep
+	edits  []textEdit // ascending, not overlapping
+	names  [][]byte   // unknown names of the closed objects being walked, to find repeated ones
+	word   string     // the decoded identifier or closed-set string read last
+	recent string     // the identifier read last, which outlives the event
 
 	unknown   string // the tag that made a value unrecognisable, not sanitised
 	unknownAt string // and its pointer
@@ -83,12 +92,12 @@ type textEdit struct {
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-func newDecoder(text []byte, lim Limits) *decoder {
-	d := decoders.Get().(*decoder)
+func newDecoder() *decoder { return decoders.Get().(*decoder) }
+
+func (d *decoder) begin(text []byte, lim Limits) {
 	d.text, d.pos = text, skipSpace(text, 0)
 	d.lim = lim
 	d.lim.Warnings = max(lim.Warnings, 1)
-	return d
 }
 
 // pooledEdits bounds the memory a pooled decoder keeps from one extraordinary event.
@@ -97,7 +106,7 @@ const pooledEdits = 32
 func (d *decoder) release() {
 	clear(d.edits[:cap(d.edits)])
 	clear(d.names[:cap(d.names)])
-	kept := decoder{path: d.path[:0], edits: d.edits[:0], names: d.names[:0]}
+	kept := decoder{path: d.path[:0], edits: d.edits[:0], names: d.names[:0], recent: d.recent}
 	if cap(d.edits) > pooledEdits || cap(d.names) > pooledEdits {
 		kept.edits, kept.names = nil, nil
 	}
@@ -125,24 +134,27 @@ func (d *decoder) eventShape() (*shape, Warning, *Violation) {
 	return nil, Warning{Code: EventUnknown, Path: "/type", Detail: printable(d.unknown), Removed: d.text}, nil
 }
 
-// decode walks the text along its shape. When something was removed or upgraded it walks the canonical text once more,
+// decode walks the text along its shape and leaves the event in the decoder, empty if there is a violation. When something was removed or upgraded it walks the canonical text once more,
 // which finds nothing else to do and leaves the event's fields aliasing the new text.
-func (d *decoder) decode(s *shape) (Event, []Warning, *Violation) {
+func (d *decoder) decode(s *shape) ([]Warning, *Violation) {
 	switch d.check(s) {
 	case bad:
-		return Event{}, nil, d.violation
+		d.event = Event{}
+		return nil, d.violation
 	case gone:
 		w := Warning{Code: MemberUnknown, Path: d.unknownAt, Detail: printable(d.unknown), Removed: d.text}
-		return Event{Type: d.event.Type}, []Warning{w}, nil
+		d.event = Event{Type: d.event.Type}
+		return []Warning{w}, nil
 	}
 	if len(d.edits) > 0 {
 		if d.canonicalise(); len(d.text) > d.lim.Event { // upgraded parts are longer than what they replace
-			return Event{}, nil, tooLarge(d.text, d.lim)
+			d.event = Event{}
+			return nil, tooLarge(d.text, d.lim)
 		}
 		d.check(s)
 	}
 	d.event.Text = d.text[:len(d.text):len(d.text)]
-	return d.event, d.recorded(), nil
+	return d.recorded(), nil
 }
 
 // canonicalise applies the edits and makes the decoder walk the result.

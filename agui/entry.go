@@ -98,6 +98,20 @@ func DecodeEntries(data []byte) ([]Entry, error) {
 	return entries, nil
 }
 
+// LargestPayload is the length of the longest payload among the concatenated stored forms of entries, up to the first that
+// is corrupt.
+func LargestPayload(data []byte) int {
+	largest := 0
+	for len(data) > 0 {
+		entry, n := decodeEntry(data)
+		if n == 0 {
+			break
+		}
+		largest, data = max(largest, len(entry.Payload)), data[n:]
+	}
+	return largest
+}
+
 // decodeEntry reads one entry and returns its stored length, 0 if it is corrupt.
 func decodeEntry(data []byte) (Entry, int) {
 	if len(data) < 2 {

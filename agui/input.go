@@ -6,8 +6,10 @@ func DecodeInput(text []byte, lim Limits) (Event, []Warning, *Violation) {
 	if v := checkText(text, lim); v != nil {
 		return Event{}, nil, v
 	}
-	d := newDecoder(text, lim)
+	d := newDecoder()
 	defer d.release()
+	d.begin(text, lim)
 	d.about = inputShape.name
-	return d.decode(inputShape)
+	warnings, v := d.decode(inputShape)
+	return d.event, warnings, v
 }

@@ -60,20 +60,22 @@ func (t *Thread) replay(entry *Entry) error {
 }
 
 func (t *Thread) replayEvent(entry *Entry) error {
-	ev, _, v := Decode(entry.Payload, replayLimits)
-	if v != nil {
+	d := newDecoder()
+	defer d.release()
+	if _, v := d.decodeEvent(entry.Payload, replayLimits); v != nil {
 		return v
 	}
+	ev := &d.event
 	if ev.Text == nil {
 		return fmt.Errorf("unknown event type")
 	}
 	if t.track.Phase == phaseIdle && t.track.RunID == "" || t.track.Phase == phaseClosed {
 		t.Await(ev.RunID)
 	}
-	if v := t.verify(&ev); v != nil {
+	if v := t.verify(ev); v != nil {
 		return v
 	}
 	var a Applied
-	t.step(&a, &ev, entry.Flags)
+	t.step(&a, ev, entry.Flags)
 	return nil
 }

@@ -160,7 +160,10 @@ func (d *decoder) identifier(literal []byte) verdict {
 		return d.fail(IDInvalid, "contains a lone surrogate")
 	}
 	if len(d.path) == 1 {
-		d.word = string(id)
+		if d.word = d.recent; d.word != string(id) { // neighbouring events tend to name the same message
+			d.word = string(id)
+			d.recent = d.word
+		}
 	}
 	return kept
 }

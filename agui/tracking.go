@@ -37,6 +37,21 @@ type item string
 
 func itemOf(kind itemKind, id string) item { return item(string(kind) + "\x00" + id) }
 
+// recentItem is the item that was named last: neighbouring events tend to name the same.
+type recentItem struct {
+	kind itemKind
+	id   string
+	item item
+}
+
+// itemOf is the function of that name, without its cost if the item is the one that was named last.
+func (t *tracking) itemOf(kind itemKind, id string) item {
+	if t.recent.kind != kind || t.recent.id != id {
+		t.recent = recentItem{kind, id, itemOf(kind, id)}
+	}
+	return t.recent.item
+}
+
 // stepOf names a step by its owner and its name; a long name is represented by its hash.
 func stepOf(owner string, name Value) item {
 	literal := jsondoc.AppendQuote(nil, unquote(name))
@@ -83,6 +98,8 @@ type tracking struct {
 	// until a run gets an ordinary end: if that one does not, another may answer them again.
 	Resumed      []Value  `json:"resumed,omitempty"`
 	ResumedCalls []string `json:"resumedCalls,omitempty"`
+	recent       recentItem
+
 	// IncompleteTouch is true if the state was last touched by a run that got no ordinary end.
 	IncompleteTouch bool `json:"incompleteTouch,omitempty"`
 }

@@ -81,7 +81,7 @@ func (t *Thread) verifyPhase(ev *Event) *Violation {
 
 // start opens an item, which keeps the owner it had earlier in the run.
 func (k *tracking) start(ev *Event, kind itemKind, id, path string) *Violation {
-	key := itemOf(kind, id)
+	key := k.itemOf(kind, id)
 	if k.Open.has(key) {
 		return &Violation{SequenceAlreadyOpen, path, fmt.Sprintf("the %s is already open", kind)}
 	}
@@ -101,7 +101,7 @@ func (k *tracking) start(ev *Event, kind itemKind, id, path string) *Violation {
 
 // carryOn continues or closes an open item.
 func (k *tracking) carryOn(ev *Event, kind itemKind, id, path string, closes bool) *Violation {
-	key := itemOf(kind, id)
+	key := k.itemOf(kind, id)
 	if !k.Open.has(key) {
 		return &Violation{SequenceNotOpen, path, fmt.Sprintf("no such %s is open", kind)}
 	}

@@ -199,17 +199,20 @@ func (s *Service) fold(ctx context.Context, l *live, events [][]byte, earlier *p
 	}
 	p := l.pend()
 	out := &outcome{progress: &threadsvcv1.Progress{}, commit: p}
+	scratch := entryBuffers.get(0)
+	defer func() { entryBuffers.put(scratch) }()
 	for _, event := range events {
 		offset := l.head.NextOffset
 		if out.refused = s.checkNewRun(ctx, l, event); out.refused != nil {
 			break
 		}
-		applied, v := l.thread.Apply(offset, event)
+		applied, v := l.thread.ApplyTo(scratch, offset, event)
 		if v != nil {
 			out.refused = l.refuse(p, v, offset)
 			break
 		}
 		l.add(p, &applied, offset, offset+1)
+		scratch = applied.Stored
 		out.progress.Warnings = appendWarnings(out.progress.Warnings, applied.Warnings, offset, applied.RunID, l.head.Version)
 	}
 	l.seal(p)

@@ -110,7 +110,7 @@ func (w *committer) commit(lives []*live) {
 }
 
 // maxCommitBytes bounds what one transaction of several threads writes.
-const maxCommitBytes = 32 << 20
+const maxCommitBytes = 4 << 20
 
 // takeAll takes what the threads have queued. A thread that somebody is folding into is put back, so that it does not hold
 // up the others, unless it is the only one; so are those beyond the transaction's size.
@@ -202,7 +202,7 @@ func (l *live) pend() *pending {
 		return l.queued
 	}
 	l.queued = &pending{
-		runs: map[string]*store.Run{}, opened: map[string]bool{}, done: make(chan struct{}),
+		done:   make(chan struct{}),
 		commit: store.Commit{Key: l.key, ExpectVersion: l.head.Version, ExpectFence: l.head.Fence},
 	}
 	return l.queued
@@ -212,21 +212,6 @@ func (l *live) pend() *pending {
 func (l *live) cancel(p *pending) {
 	l.queued = nil
 	close(p.done)
-}
-
-// entryBuffers holds the memory of segments that have been written.
-var entryBuffers = bufferPool{sync.Pool{New: func() any { return new([16 << 10]byte) }}}
-
-// bufferPool recycles buffers of one size.
-type bufferPool struct{ pool sync.Pool }
-
-func (b *bufferPool) get() []byte { return b.pool.Get().(*[16 << 10]byte)[:0] }
-
-// put takes back a buffer unless it has been outgrown.
-func (b *bufferPool) put(buffer []byte) {
-	if cap(buffer) == 16<<10 {
-		b.pool.Put((*[16 << 10]byte)(buffer[:16<<10]))
-	}
 }
 
 // recycle gives back the memory of what has been written.
@@ -269,7 +254,7 @@ func (l *live) gatherSegment(p *pending, a *agui.Applied, first, firstOffset, ne
 	if n := len(segments); n > 0 {
 		last := &segments[n-1]
 		if last.RunID == a.RunID && last.StreamID == l.head.StreamID && last.NextOffset == firstOffset {
-			last.Entries = append(last.Entries, a.Stored...)
+			last.Entries = entryBuffers.append(last.Entries, a.Stored)
 			last.LastVersion, last.NextOffset = l.head.Version, nextOffset
 			return
 		}
@@ -277,7 +262,7 @@ func (l *live) gatherSegment(p *pending, a *agui.Applied, first, firstOffset, ne
 	p.commit.Segments = append(segments, store.Segment{
 		FirstVersion: first, LastVersion: l.head.Version, RunID: a.RunID,
 		StreamID: l.head.StreamID, FirstOffset: firstOffset, NextOffset: nextOffset,
-		Entries: append(entryBuffers.get(), a.Stored...),
+		Entries: append(entryBuffers.get(len(a.Stored)), a.Stored...),
 	})
 }
 

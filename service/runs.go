@@ -58,6 +58,9 @@ func (l *live) countWarnings(p *pending, runID string, n int) {
 
 // writeRun notes that the row of a run is to be written.
 func (p *pending) writeRun(run *store.Run, opened bool) {
+	if p.runs == nil {
+		p.runs, p.opened = map[string]*store.Run{}, map[string]bool{}
+	}
 	if _, noted := p.runs[run.RunID]; !noted {
 		p.order = append(p.order, run.RunID)
 		p.opened[run.RunID] = opened

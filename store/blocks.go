@@ -96,7 +96,12 @@ func cutBlocks(messages []agui.StoredMessage) (blocks []messageBlock) {
 // encode writes the messages one after another: the distance from the position before as a varint, and id, role and
 // body with their lengths.
 func (b *messageBlock) encode() []byte {
-	var text []byte
+	const overhead = 80 // of a message: its id, its role, the numbers
+	size := 0
+	for _, m := range b.messages {
+		size += len(m.Body) + overhead
+	}
+	text := make([]byte, 0, size)
 	before := b.first
 	for _, m := range b.messages {
 		text = binary.AppendVarint(text, m.Position-before)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -61,17 +60,17 @@ func (c *Commit) isWhole(r *Run) bool {
 
 // outline replaces large payloads by references, and adds the chunks these need.
 func outline(stored []byte, chunks map[content.Hash][]byte) (_ []byte, outlined bool) {
-	if len(stored) < minOutlined {
+	if len(stored) < minOutlined || agui.LargestPayload(stored) < minOutlined {
 		return stored, false
 	}
 	entries, err := agui.DecodeEntries(stored)
-	if err != nil || !slices.ContainsFunc(entries, isLarge) { // an error is reported when it is read
+	if err != nil { // which is reported when it is read
 		return stored, false
 	}
 	short := make([]byte, 0, len(stored))
 	for i := range entries {
 		e := &entries[i]
-		if isLarge(*e) {
+		if len(e.Payload) >= minOutlined {
 			ref, needed := content.Put(e.Payload)
 			for hash, chunk := range needed {
 				chunks[hash] = chunk
@@ -82,8 +81,6 @@ func outline(stored []byte, chunks map[content.Hash][]byte) (_ []byte, outlined 
 	}
 	return short, true
 }
-
-func isLarge(e agui.Entry) bool { return len(e.Payload) >= minOutlined }
 
 const sqlHeldContents = `
 SELECT c.thread_key, c.hash FROM contents c

@@ -54,6 +54,7 @@ func Open(ctx context.Context, opts Options) (*Postgres, error) {
 		config.ConnConfig.ConnectTimeout = cmp.Or(opts.ConnectTimeout, 5*time.Second)
 	}
 	config.ConnConfig.Tracer = opts.tracer
+	config.AfterConnect = registerTypes
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
