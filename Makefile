@@ -26,6 +26,7 @@ fuzz:
 	go test ./agui/jsondoc -run '^$$' -fuzz FuzzPatch -fuzztime $(FUZZTIME)
 	go test ./agui -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
 	go test ./agui -run '^$$' -fuzz FuzzPipeline -fuzztime $(FUZZTIME)
+	go test ./service -run '^$$' -fuzz FuzzEventCodec -fuzztime $(FUZZTIME)
 
 # A million random patches against github.com/evanphx/json-patch; takes minutes.
 .PHONY: differential

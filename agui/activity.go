@@ -29,8 +29,8 @@ func (t *Thread) snapshotActivity(ev *Event) *Warning {
 
 func activityMessage(ev *Event) *Message {
 	m := newMessage(ev.MessageID, RoleActivity)
-	m.obj.set("activityType", ev.ActivityType)
-	m.obj.set("content", ev.Content)
+	m.obj.setValue("activityType", ev.ActivityType)
+	m.obj.setValue("content", ev.Content)
 	m.obj.setString("subagentRunId", ev.SubagentRunID)
 	return m
 }
@@ -38,7 +38,7 @@ func activityMessage(ev *Event) *Message {
 func (t *Thread) replaceActivity(m *Message, ev *Event) {
 	obj, grown := m.open()
 	m.draft = nil
-	grown += obj.set("activityType", ev.ActivityType) + obj.set("content", ev.Content)
+	grown += obj.setValue("activityType", ev.ActivityType) + obj.setValue("content", ev.Content)
 	if ev.SubagentRunID == "" {
 		grown += obj.remove("subagentRunId")
 	}
@@ -63,6 +63,6 @@ func (t *Thread) patchActivity(ev *Event, inert bool) *Warning {
 	if err != nil {
 		return patchWarning(err, "/patch")
 	}
-	t.msgs.grew(m, grown+m.obj.set("activityType", ev.ActivityType))
+	t.msgs.grew(m, grown+m.obj.setValue("activityType", ev.ActivityType))
 	return nil
 }

@@ -23,7 +23,7 @@ func (t *Thread) startCall(ev *Event) *Warning {
 func (t *Thread) restartCall(place callPlace, ev *Event) *Warning {
 	grown := place.call.obj.merge("metadata", ev.Metadata)
 	renamed := !equalStrings(place.call.function.get("name"), ev.ToolCallName)
-	grown += place.call.function.set("name", ev.ToolCallName)
+	grown += place.call.function.setValue("name", ev.ToolCallName)
 	t.msgs.grew(place.message, grown)
 	if renamed {
 		return &Warning{Code: ToolCallRenamed, Path: "/toolCallName", Detail: "the tool call was held under another name"}
@@ -83,7 +83,7 @@ func (t *Thread) resultOfCall(ev *Event) *Warning {
 	m := newMessage(ev.MessageID, RoleTool)
 	m.ToolCallID = ev.ToolCallID
 	m.obj.set("toolCallId", quote(ev.ToolCallID))
-	m.obj.set("content", ev.Content)
+	m.obj.setValue("content", ev.Content)
 	m.obj.setString("subagentRunId", ev.SubagentRunID)
 	m.obj.merge("metadata", ev.Metadata)
 	if held := t.msgs.byID[ev.MessageID]; held != nil {

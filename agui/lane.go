@@ -43,6 +43,7 @@ func (l *lanes) open(opened lane) {
 	}
 	opened.opened = l.opened
 	l.opened++
+	opened.Name = slices.Clone(opened.Name) // it would keep the event alive
 	l.byOwner[opened.Owner], l.byItem[itemOf(opened.Kind, opened.ID)] = &opened, &opened
 	if l.owners[opened.Kind] == nil {
 		l.owners[opened.Kind] = set[string]{}

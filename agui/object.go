@@ -99,12 +99,13 @@ func (o *object) set(name string, value node) int {
 	return o.setLiteral(name, nil, value)
 }
 
-// setValue is set for a value that may be absent, in which case it does nothing.
+// setValue is set for a value of an event, of which it keeps a copy: the event may be a small part of what was received
+// with it, all of which would stay in memory. An absent one changes nothing.
 func (o *object) setValue(name string, value Value) int {
 	if value == nil {
 		return 0
 	}
-	return o.set(name, value)
+	return o.set(name, slices.Clone(value))
 }
 
 // setString is set for a string that is absent when empty.
@@ -169,7 +170,7 @@ func (o *object) merge(name string, from Value) int {
 		return 0
 	}
 	into, grown := o.nested(name)
-	_ = eachMember(from, func(key, value Value) error {
+	_ = eachMember(slices.Clone(from), func(key, value Value) error {
 		grown += into.setLiteral(unquote(key), key, value)
 		return nil
 	})

@@ -130,9 +130,9 @@ func (t *Thread) storeEncrypted(ev *Event) *Warning {
 }
 
 func setEncrypted(obj *object, ev *Event) int {
-	grown := obj.set("encryptedValue", ev.EncryptedValue)
+	grown := obj.setValue("encryptedValue", ev.EncryptedValue)
 	if ev.EncryptedValueType == nil {
 		return grown + obj.remove("encryptedValueType")
 	}
-	return grown + obj.set("encryptedValueType", ev.EncryptedValueType)
+	return grown + obj.setValue("encryptedValueType", ev.EncryptedValueType)
 }

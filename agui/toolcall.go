@@ -16,7 +16,7 @@ func newToolCall(id string, name Value) *toolCall {
 	c.obj.set("id", quote(id))
 	c.obj.set("type", quote("function"))
 	c.obj.set("function", c.function)
-	c.function.set("name", name)
+	c.function.setValue("name", name)
 	c.function.set("arguments", newText(nil))
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -20,6 +21,8 @@ type writer struct {
 	threadID string
 	streamID string
 	token    uint64
+	// delay is how long events may be gathered before they are committed.
+	delay time.Duration
 }
 
 // outcome is what became of a batch: what is durable once its commit is, and why the rest was refused, if it was.
@@ -87,7 +90,10 @@ func writerOf(run *threadsvcv1.RunHandle) (*writer, error) {
 	if err := checkID("run.run_id", run.GetRunId()); err != nil {
 		return nil, err
 	}
-	return &writer{key, run.GetThread().GetTenant(), run.GetThread().GetThreadId(), run.GetRunId(), run.GetFencingToken()}, nil
+	return &writer{
+		key: key, tenant: run.GetThread().GetTenant(), threadID: run.GetThread().GetThreadId(), streamID: run.GetRunId(),
+		token: run.GetFencingToken(),
+	}, nil
 }
 
 // append folds a batch into its thread and queues what it amounts to. The error is that of finding the thread; what is
@@ -119,6 +125,7 @@ func (s *Service) tryAppend(ctx context.Context, l *live, w *writer, batch *thre
 	busy, before, earlier := l.busy(), l.head, l.queued
 	decided := l.head.StreamID == w.streamID && batch.GetOffset() >= l.head.NextOffset && !l.thread.Closed()
 	if busy != nil && !decided {
+		s.committer.hasten(l)
 		return nil, busy, nil
 	}
 	out, err := s.judge(ctx, l, w, batch, earlier)
@@ -143,7 +150,9 @@ func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsv
 			return refusedAt(l, err), nil
 		}
 	}
-	return s.fold(ctx, l, batch.GetEvents()[again:], earlier), nil
+	out := s.fold(ctx, l, batch.GetEvents()[again:], earlier)
+	l.delay(w.delay, earlier)
+	return out, nil
 }
 
 // errStale says that another node has written the thread since it was loaded here; it has been dropped.
@@ -249,4 +258,18 @@ func (l *live) refuse(p *pending, v *agui.Violation, offset uint64) error {
 		Warning: agui.Warning{Code: v.Code, Path: v.Path, Detail: v.Detail},
 	})
 	return errViolation(v, offset, true)
+}
+
+// gatherBytes is the size of what a thread has queued beyond which nothing is gained by gathering more.
+const gatherBytes = 64 << 10
+
+// delay lets the committer gather for a while what a batch has queued. It does not delay what others had queued before.
+func (l *live) delay(d time.Duration, earlier *pending) {
+	switch p := l.queued; {
+	case p == nil:
+	case d == 0 || p.bytes >= gatherBytes:
+		p.due = time.Time{}
+	case p != earlier:
+		p.due = time.Now().Add(d)
+	}
 }

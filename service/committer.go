@@ -19,14 +19,18 @@ type pending struct {
 	order     []string
 	wantsFold bool // a run ended, or the thread was made with a state
 
+	// due is when it may be taken at the latest; zero if at once. Guarded by the thread's lock.
+	due    time.Time
+	timed  bool // a timer will offer it then
 	bytes  int
 	done   chan struct{}
 	result store.Result
 }
 
-// committer writes what has queued up for many threads in one transaction: group commit. It adds no delay: a thread is
-// taken as soon as a worker is free, with all others that are waiting then. A thread is in one transaction at a time, so
-// its commits stay in order.
+// committer writes what has queued up for many threads in one transaction: group commit. It adds no delay: if no
+// transaction is under way a thread is taken at once, otherwise with all those that are waiting when one ends. Further
+// transactions begin meanwhile if many threads wait, or if the last one takes long. A thread is in one transaction at a
+// time, so its commits stay in order.
 type committer struct {
 	store store.Store
 	cfg   Config
@@ -35,13 +39,26 @@ type committer struct {
 	mu      sync.Mutex
 	ready   *sync.Cond
 	queue   []*live
+	active  int         // transactions under way
+	begun   time.Time   // when the last of them began
+	nudge   *time.Timer // wakes a worker when the last one takes long
 	closing bool
 	workers sync.WaitGroup
+	delayed sync.WaitGroup // timers of threads whose producers allow a delay
 }
+
+const (
+	// crowd is how many threads must wait, for each transaction that is under way, for another to begin: what few threads
+	// bring is cheaper to write together.
+	crowd = 16
+	// longCommit is how long a transaction may take before another begins in any case.
+	longCommit = 10 * time.Millisecond
+)
 
 func newCommitter(st store.Store, cfg Config, c *cache) *committer {
 	w := &committer{store: st, cfg: cfg, cache: c}
 	w.ready = sync.NewCond(&w.mu)
+	w.nudge = time.AfterFunc(longCommit, w.ready.Signal)
 	w.workers.Add(cfg.Committers)
 	for range cfg.Committers {
 		go w.work()
@@ -51,6 +68,8 @@ func newCommitter(st store.Store, cfg Config, c *cache) *committer {
 
 // close commits what is queued and waits for the workers.
 func (w *committer) close() {
+	w.delayed.Wait()
+	w.nudge.Stop()
 	w.mu.Lock()
 	w.closing = true
 	w.mu.Unlock()
@@ -74,6 +93,9 @@ func (w *committer) work() {
 			return
 		}
 		w.commit(lives)
+		w.mu.Lock()
+		w.active--
+		w.mu.Unlock()
 	}
 }
 
@@ -81,16 +103,25 @@ func (w *committer) work() {
 func (w *committer) next() []*live {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) == 0 {
-		if w.closing {
+	for !w.mayBegin() {
+		if w.closing && len(w.queue) == 0 {
 			return nil
 		}
 		w.ready.Wait()
 	}
+	w.active++
+	w.begun = time.Now()
+	w.nudge.Reset(longCommit)
 	n := min(len(w.queue), w.cfg.CommitThreads)
 	lives := append([]*live(nil), w.queue[:n]...)
 	w.queue = append(w.queue[:0], w.queue[n:]...)
 	return lives
+}
+
+// mayBegin reports whether a transaction shall begin. mu must be held.
+func (w *committer) mayBegin() bool {
+	n := len(w.queue)
+	return n > 0 && (n >= crowd*w.active || w.closing || time.Since(w.begun) >= longCommit)
 }
 
 // commit writes what the threads have queued and tells everybody who waits for it.
@@ -160,12 +191,44 @@ func (w *committer) finish(l *live, result store.Result) {
 	w.offer(l)
 }
 
-// offer hands a thread with something queued to the committer, unless it has it already or is writing what came before.
-// The thread's lock must be held.
+// offer hands a thread with something queued to the committer, unless it has it already, is writing what came before, or
+// the thread's producer allows a delay. The thread's lock must be held.
 func (w *committer) offer(l *live) {
-	if l.queued != nil && l.inflight == nil && !l.offered {
-		l.offered = true
-		w.enqueue(l)
+	if l.queued == nil || l.inflight != nil || l.offered {
+		return
+	}
+	if wait := time.Until(l.queued.due); wait > 0 {
+		w.offerLater(l, wait)
+		return
+	}
+	l.offered = true
+	w.enqueue(l)
+}
+
+// offerLater makes a timer that offers the thread, if it has none yet for what is queued.
+func (w *committer) offerLater(l *live, wait time.Duration) {
+	p := l.queued
+	if p.timed {
+		return
+	}
+	p.timed = true
+	w.delayed.Add(1)
+	time.AfterFunc(wait, func() {
+		defer w.delayed.Done()
+		_ = l.acquire(context.Background())
+		defer l.release()
+		if l.queued == p {
+			p.due = time.Time{}
+			w.offer(l)
+		}
+	})
+}
+
+// hasten makes what a thread has queued due at once, because somebody waits for it. The thread's lock must be held.
+func (w *committer) hasten(l *live) {
+	if l.queued != nil {
+		l.queued.due = time.Time{}
+		w.offer(l)
 	}
 }
 

@@ -47,6 +47,7 @@ func (s *Service) acquireSettled(ctx context.Context, key store.Key, threadID st
 		if busy == nil {
 			return l, nil
 		}
+		s.committer.hasten(l)
 		l.release()
 		if err := await(ctx, busy); err != nil {
 			return nil, err
@@ -66,6 +67,7 @@ func (s *Service) acquireUnloaded(ctx context.Context, key store.Key) (*live, er
 		if busy == nil && !l.dead {
 			return l, nil
 		}
+		s.committer.hasten(l)
 		l.release()
 		if busy != nil {
 			if err := await(ctx, busy); err != nil {

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"bytes"
+
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
 )
@@ -41,8 +43,9 @@ func (l *live) endRun(p *pending, ended *agui.RunEnded) {
 	run := l.run
 	run.Status = endings[ended.Ending]
 	run.LastVersion, run.NextOffset = l.head.Version, l.head.NextOffset
-	run.ProtocolVersion, run.Outcome, run.Result = ended.ProtocolVersion, ended.Outcome, ended.Result
-	run.Usage, run.Error = ended.Usage, ended.Error
+	// The row outlives the event, and must not keep the message in memory that it came in.
+	run.ProtocolVersion, run.Outcome = bytes.Clone(ended.ProtocolVersion), bytes.Clone(ended.Outcome)
+	run.Result, run.Usage, run.Error = bytes.Clone(ended.Result), bytes.Clone(ended.Usage), bytes.Clone(ended.Error)
 	l.head.ActiveRun = ""
 	p.wantsFold = true
 	p.writeRun(run, false)

@@ -47,6 +47,7 @@ func NewServer(s *Service, cfg ServerConfig) *Server {
 	cfg = cfg.withDefaults()
 	v := &Server{cfg: cfg, service: s, health: health.NewServer()}
 	v.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(newEventCodec()),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes),
 		grpc.MaxConcurrentStreams(10_000),
 		// Windows are fixed, so that a connection holds no more than this of what nobody has read yet.

@@ -76,12 +76,14 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 		}
 		switch {
 		case w == nil:
-			if w, err = writerOf(req.GetRun()); err != nil {
+			if w, err = streamWriterOf(req); err != nil {
 				return err
 			}
 			s.refresh(ctx, w)
 		case req.GetRun() != nil:
 			return errField("run", "belongs into the first request only")
+		case req.GetAckDelay() != nil:
+			return errField("ack_delay", "belongs into the first request only")
 		}
 		if req.GetBatch() == nil {
 			continue
@@ -98,6 +100,24 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 		}
 		folding.Store(false)
 	}
+}
+
+// maxAckDelay bounds how long events are gathered.
+const maxAckDelay = time.Second
+
+// streamWriterOf reads the first request of a stream.
+func streamWriterOf(req *threadsvcv1.AppendEventsRequest) (*writer, error) {
+	w, err := writerOf(req.GetRun())
+	if err != nil {
+		return nil, err
+	}
+	if delay := req.GetAckDelay(); delay != nil {
+		w.delay = delay.AsDuration()
+		if delay.CheckValid() != nil || w.delay < 0 || w.delay > maxAckDelay {
+			return nil, errField("ack_delay", "must be a duration of 0 to 1 second")
+		}
+	}
+	return w, nil
 }
 
 // answer waits for a batch's commit and sends what became of it. Errors of the batch travel in band.

@@ -43,7 +43,7 @@ func (encodeByteas) Encode(value any, buf []byte) ([]byte, error) {
 		return nil, nil
 	}
 	const header = 20
-	size, nulls, dimensions := header, uint32(0), uint32(min(len(elements), 1))
+	size, nulls := header, uint32(0)
 	for _, e := range elements {
 		size += 4 + len(e)
 		if e == nil {
@@ -51,12 +51,8 @@ func (encodeByteas) Encode(value any, buf []byte) ([]byte, error) {
 		}
 	}
 	buf = slices.Grow(buf, size)
-	for _, n := range []uint32{dimensions, nulls, pgtype.ByteaOID} {
+	for _, n := range []uint32{1, nulls, pgtype.ByteaOID, uint32(len(elements)), 1} {
 		buf = binary.BigEndian.AppendUint32(buf, n)
-	}
-	if dimensions > 0 {
-		buf = binary.BigEndian.AppendUint32(buf, uint32(len(elements)))
-		buf = binary.BigEndian.AppendUint32(buf, 1)
 	}
 	for _, e := range elements {
 		if e == nil {
