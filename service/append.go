@@ -34,12 +34,7 @@ func (o *outcome) wait(ctx context.Context) error {
 	if o.commit == nil {
 		return nil
 	}
-	select {
-	case <-o.commit.done:
-		return o.commit.result.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return o.commit.outcome(ctx)
 }
 
 // AppendBatch implements the contract.

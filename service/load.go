@@ -85,6 +85,14 @@ func await(ctx context.Context, p *pending) error {
 	}
 }
 
+// outcome waits until the commit is done and returns its error, or the context's.
+func (p *pending) outcome(ctx context.Context) error {
+	if err := await(ctx, p); err != nil {
+		return err
+	}
+	return p.result.Err
+}
+
 // letGo releases a thread and accounts for what it takes now. After a panic the thread is dropped with what it queued.
 func (s *Service) letGo(l *live) {
 	if r := recover(); r != nil {
