@@ -1,0 +1,38 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// Since implements store.Store.
+func (m *Memory) Since(ctx context.Context, key store.Key, version uint64, maxBytes int) (*store.Loaded, error) {
+	loaded, err := m.Load(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	loaded.Fold = agui.Fold{Version: loaded.Fold.Version}
+	loaded.Tail, err = m.Log(ctx, key, version+1, maxBytes)
+	return loaded, err
+}
+
+// Expired implements store.Store.
+func (m *Memory) Expired(_ context.Context, after store.ExpiredLease, limit int) ([]store.ExpiredLease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	var expired []store.ExpiredLease
+	for key, t := range m.threads {
+		head := t.headAt(now)
+		if head.LeaseExpired && comparePlaces(head.LeaseExpiresAt, key, after.ExpiresAt, after.Key) > 0 {
+			expired = append(expired, store.ExpiredLease{ExpiresAt: head.LeaseExpiresAt, Key: key, ThreadID: head.ThreadID})
+		}
+	}
+	slices.SortFunc(expired, func(a, b store.ExpiredLease) int {
+		return comparePlaces(a.ExpiresAt, a.Key, b.ExpiresAt, b.Key)
+	})
+	return expired[:min(len(expired), limit)], nil
+}
