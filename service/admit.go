@@ -73,19 +73,6 @@ func (s *Service) openStream(ctx context.Context, l *live, w *writer, batch *thr
 	return nil
 }
 
-// closeExpired closes the active run if its lease has expired by the database's clock, and refuses otherwise.
-func (s *Service) closeExpired(ctx context.Context, l *live) error {
-	head, err := s.head(ctx, l.key)
-	if err != nil {
-		return err
-	}
-	if !head.LeaseExpired {
-		return errRunActive(&head)
-	}
-	s.truncate(l, agui.LeaseExpired)
-	return nil
-}
-
 // truncate closes the active run as truncated.
 func (s *Service) truncate(l *live, reason agui.Code) {
 	p := l.pend()

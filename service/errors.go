@@ -173,8 +173,12 @@ func errRunClosed(run *store.Run) *refusal {
 }
 
 func errRunActive(head *store.Head) *refusal {
+	expiry := ""
+	if !head.LeaseExpiresAt.IsZero() {
+		expiry = head.LeaseExpiresAt.UTC().Format(time.RFC3339Nano)
+	}
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_ACTIVE, "another run is active",
-		"active_run", head.ActiveRun, "lease_expires_at", head.LeaseExpiresAt.UTC().Format(time.RFC3339Nano))
+		"active_run", head.ActiveRun, "lease_expires_at", expiry)
 }
 
 // errViolation tells of an event that was refused.

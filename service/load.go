@@ -106,6 +106,7 @@ func (s *Service) letGo(l *live) {
 	}
 	s.committer.offer(l)
 	s.cache.settle(l)
+	l.fresh = false
 	l.release()
 }
 
@@ -123,6 +124,7 @@ func (s *Service) loadLocked(ctx context.Context, l *live, threadID string) erro
 	}()
 	err := s.load(ctx, l, threadID)
 	loaded = err == nil
+	l.fresh = loaded
 	return err
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -45,16 +46,24 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 	if err != nil {
 		return nil, err
 	}
+	var place *waiter
+	defer func() { place.leave() }()
 	for attempt := 1; ; attempt++ {
-		run, commit, err := s.tryStart(ctx, key, req, input, warnings)
+		run, commit, err := s.tryStart(ctx, key, req, input, warnings, place)
 		if err == nil && commit != nil {
-			if err = await(ctx, commit); err == nil {
-				err = commit.result.Err
+			if err = commit.outcome(ctx); err == nil {
 				run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
 			}
 		}
 		if err == nil && run.again != nil {
 			return s.repeat(ctx, key, req, run)
+		}
+		if holder := activeRun(err); holder != nil && req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT {
+			if place, err = s.queueUp(ctx, place, key, req, holder); err != nil {
+				return nil, err
+			}
+			attempt = 0
+			continue
 		}
 		retry := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
 		if !retry || attempt == maxAttempts {
@@ -78,6 +87,9 @@ func checkStart(req *threadsvcv1.StartRunRequest) error {
 	}
 	if _, known := threadsvcv1.UnansweredToolCalls_name[int32(req.GetUnansweredToolCalls())]; !known {
 		return errField("unanswered_tool_calls", "is not a choice of this server")
+	}
+	if _, known := threadsvcv1.StartingState_name[int32(req.GetStartingState())]; !known {
+		return errField("starting_state", "is not a choice of this server")
 	}
 	return nil
 }
@@ -111,14 +123,19 @@ func (s *Service) decodeInput(input *inputText) (agui.Event, []agui.Warning, err
 }
 
 // tryStart opens the run and queues its commit, which is nil if the run had been started before.
-func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning) (*started, *pending, error) {
+func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning, place *waiter) (*started, *pending, error) {
 	l, err := s.acquireSettled(ctx, key, req.GetThread().GetThreadId())
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.letGo(l)
+	if !l.fresh { // catching up is cheaper than a commit that fails
+		if err := s.checkCurrent(ctx, l, &l.head); err != nil {
+			return nil, nil, err
+		}
+	}
 	before := l.head
-	run, p, err := s.openRun(ctx, l, req, input, warnings)
+	run, p, err := s.openRun(ctx, l, req, input, warnings, place)
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
 		if stale := s.checkCurrent(ctx, l, &before); stale != nil {
 			err = stale
@@ -128,7 +145,7 @@ func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.
 }
 
 // openRun opens the run on a thread whose lock is held, or refuses.
-func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning) (*started, *pending, error) {
+func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning, place *waiter) (*started, *pending, error) {
 	hash := inputHash(req)
 	if l.exists {
 		run, err := s.startedBefore(ctx, l, req, hash)
@@ -139,7 +156,12 @@ func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRu
 	if want := req.ExpectedVersion; want != nil && *want != l.head.Version {
 		return nil, nil, errVersion(l.head.Version)
 	}
-	if err := s.closeActive(ctx, l, req.GetPolicy()); err != nil {
+	if err := s.makeWay(ctx, l, req.GetPolicy(), place); err != nil {
+		return nil, nil, err
+	}
+	if err := s.setStartingState(ctx, l, req, &input); err != nil {
+		l.abandon(err)
+		s.cache.drop(l)
 		return nil, nil, err
 	}
 	applied, err := l.thread.Begin(agui.Start{
@@ -160,16 +182,25 @@ func errVersion(version uint64) *refusal {
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_VERSION_MISMATCH, "the thread is not at the expected version", "version", number(version))
 }
 
-// closeActive makes way for a new run: an active one whose lease has expired, or that is to be taken over, is closed.
-func (s *Service) closeActive(ctx context.Context, l *live, policy threadsvcv1.ActiveRunPolicy) error {
-	if !l.exists || !l.thread.Running() {
-		return nil
-	}
+// makeWay makes way for a new run: an active one whose lease has expired, or that is to be taken over, is closed. Unless it
+// takes over, a call that comes while others wait for their turn is refused.
+func (s *Service) makeWay(ctx context.Context, l *live, policy threadsvcv1.ActiveRunPolicy, place *waiter) error {
+	active := l.exists && l.thread.Running()
 	if policy == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER {
-		s.truncate(l, agui.TakenOver)
+		if active {
+			s.truncate(l, agui.TakenOver)
+		}
 		return nil
 	}
-	return s.closeExpired(ctx, l)
+	if next := s.waiting.before(l.key, place); next != "" {
+		holder := l.head
+		holder.ActiveRun = cmp.Or(holder.ActiveRun, next)
+		return errRunActive(&holder)
+	}
+	if active {
+		return s.closeExpired(ctx, l)
+	}
+	return nil
 }
 
 // begin queues an announced run: its input, its row, its lease.
