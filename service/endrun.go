@@ -40,7 +40,24 @@ func (s *Service) endRun(ctx context.Context, req *threadsvcv1.EndRunRequest) (*
 		if !errors.Is(err, store.ErrConflict) || attempt == maxAttempts {
 			return nil, err
 		}
+		if err := s.fenceOff(ctx, key, req.GetRunId(), attempt); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// patience is how many attempts to close a run may fail before its writer is fenced off.
+const patience = 2
+
+// fenceOff lets the writer of a run, on another node, commit nothing more, if closing the run has failed too often because
+// of what it wrote in between. The run stays active until it is closed, or its lease ends.
+func (s *Service) fenceOff(ctx context.Context, key store.Key, runID string, attempt int) error {
+	if attempt != patience || runID == "" {
+		return nil
+	}
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	return s.store.Fence(ctx, key, runID)
 }
 
 func checkEnd(req *threadsvcv1.EndRunRequest) error {

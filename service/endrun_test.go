@@ -115,34 +115,36 @@ func (c *conversation) keepAppending(window int, began func()) error {
 	return err
 }
 
-// A run is ended although its producer, on another stream, never pauses.
-func TestRunOfABusyProducerIsEnded(t *testing.T) {
+// A run is closed although its producer, on this server or another, never pauses.
+func TestRunOfABusyProducerIsClosed(t *testing.T) {
 	t.Parallel()
-	for name, server := range map[string]func(sides [2]*conversation) *conversation{
-		"on its server": func(sides [2]*conversation) *conversation { return sides[0] },
-		"on another":    func(sides [2]*conversation) *conversation { return sides[1] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sides := twoServers(t)
-			sides[0].open("r1", textStart("m"))
-			run := sides[0].run
-			told := make(chan error, 1)
-			started := make(chan struct{})
-			go func() { told <- sides[0].keepAppending(16, func() { close(started) }) }()
-			<-started
-			version := server(sides).end("r1", "").GetVersion()
-			// Its server finds out by a commit that fails, and says so; what is sent again is refused for good.
-			if reason, _ := reasonOf(<-told); reason != "RUN_CLOSED" && reason != "CONTENTION" {
-				t.Errorf("the producer was told %q", reason)
-			}
-			_, err := appendBatch(t.Context(), sides[0].client, run, 1, textDelta("m", "another"))
-			wantReason(t, err, codes.FailedPrecondition, "RUN_CLOSED")
-			if entries := sides[1].log(); uint64(len(entries)) != version || sides[1].lastMark().Code != "RUN_ENDED" {
-				t.Errorf("the log has %d entries, the run was ended at %d", len(entries), version)
-			}
-			sides[1].stillWorks()
-		})
+	for side, where := range []string{"on its server", "on another"} {
+		for name, closeRun := range map[string]func(c *conversation){
+			"ended":      func(c *conversation) { c.end("r1", "") },
+			"taken over": func(c *conversation) { c.start("r2", withPolicy(takeOver)) },
+		} {
+			t.Run(name+" "+where, func(t *testing.T) {
+				t.Parallel()
+				sides := twoServers(t)
+				sides[0].open("r1", textStart("m"))
+				run := sides[0].run
+				told := make(chan error, 1)
+				started := make(chan struct{})
+				go func() { told <- sides[0].keepAppending(16, func() { close(started) }) }()
+				<-started
+				closing := converse(t, sides[side].client, "t1")
+				closeRun(closing)
+				// Another server finds out by a commit that fails, and says so; what is sent again is refused for good.
+				if reason, _ := reasonOf(<-told); reason != "RUN_CLOSED" && reason != "LEASE_LOST" && reason != "CONTENTION" {
+					t.Errorf("the producer was told %q", reason)
+				}
+				_, err := appendBatch(t.Context(), sides[0].client, run, 1, textDelta("m", "another"))
+				wantReason(t, err, codes.FailedPrecondition, "RUN_CLOSED")
+				sides[1].wantStatus("r1", threadsvcv1.RunStatus_RUN_STATUS_TRUNCATED)
+				wantOneAtATime(t, sides[1])
+				sides[1].stillWorks()
+			})
+		}
 	}
 }
 

@@ -32,7 +32,8 @@ type Config struct {
 	// must be below the number of the store's connections, so that what is to be committed always finds one.
 	StoreTimeout time.Duration
 	Reads        int
-	// WaitersPerThread and Waiters bound the StartRun calls that wait for the active run of a thread, and of all threads.
+	// WaitersPerThread and Waiters bound the StartRun calls that wait for the active run of a thread, and of all threads;
+	// negative means that none may.
 	WaitersPerThread, Waiters int
 	// ReapInterval is how often runs whose lease has ended are looked for, to be closed; negative means never.
 	ReapInterval time.Duration

@@ -69,7 +69,29 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 		if !retry || attempt == maxAttempts {
 			return run, err
 		}
+		if err := s.fenceOffActive(ctx, key, req, attempt); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// fenceOffActive is fenceOff for a call that takes over.
+func (s *Service) fenceOffActive(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, attempt int) error {
+	if attempt != patience || req.GetPolicy() != threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER {
+		return nil
+	}
+	head, err := s.head(ctx, key)
+	if err != nil || head.ActiveRun == req.GetRunId() {
+		return ignoreNotFound(err)
+	}
+	return s.fenceOff(ctx, key, head.ActiveRun, attempt)
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func checkStart(req *threadsvcv1.StartRunRequest) error {

@@ -36,6 +36,10 @@ type Store interface {
 	// their leases' ends: those after the given one, at most limit.
 	Expired(ctx context.Context, after ExpiredLease, limit int) ([]ExpiredLease, error)
 
+	// Fence raises a thread's fence if the run is active, so that nothing can be committed with the one it was granted. It
+	// does nothing otherwise.
+	Fence(ctx context.Context, key Key, runID string) error
+
 	// Head reads a thread's head alone.
 	Head(ctx context.Context, key Key) (Head, error)
 

@@ -36,3 +36,13 @@ func (m *Memory) Expired(_ context.Context, after store.ExpiredLease, limit int)
 	})
 	return expired[:min(len(expired), limit)], nil
 }
+
+// Fence implements store.Store.
+func (m *Memory) Fence(_ context.Context, key store.Key, runID string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.threads[key]; t != nil && t.head.ActiveRun == runID {
+		t.head.Fence++
+	}
+	return nil
+}

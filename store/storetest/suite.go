@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"lease":                         testLease,
 		"commit to an expired lease":    testExpectExpired,
 		"expired leases":                testExpired,
+		"fencing off":                   testFence,
 		"what has come since":           testSince,
 		"values are kept":               testValuesKept,
 		"large values":                  testLargeValues,

@@ -130,3 +130,30 @@ func testSince(t *testing.T, s store.Store) {
 		t.Errorf("at most one byte: %q", got)
 	}
 }
+
+func testFence(t *testing.T, s store.Store) {
+	w := newWriter("acme", "t")
+	must(t, s, w.create())
+	must(t, s, w.start("r1", `{}`))
+	before := ok[store.Head](t)(s.Head(t.Context(), w.key))
+	for _, run := range []string{"r2", "r1"} {
+		if err := s.Fence(t.Context(), w.key, run); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Fence(t.Context(), store.KeyOf("acme", "nobody"), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := before
+	want.Fence++
+	equal(t, ok[store.Head](t)(s.Head(t.Context(), w.key)), want)
+	stale := *w
+	if r := s.Commit(t.Context(), []*store.Commit{stale.commit(`{}`)})[0]; !errors.Is(r.Err, store.ErrConflict) {
+		t.Errorf("with the fence of before: %v, want a conflict", r.Err)
+	}
+	w.fence++
+	must(t, s, w.finish(`{}`))
+	if err := s.Fence(t.Context(), w.key, "r1"); err != nil || ok[store.Head](t)(s.Head(t.Context(), w.key)).Fence != w.fence {
+		t.Errorf("a run that is over was fenced off: %v", err)
+	}
+}

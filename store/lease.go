@@ -27,3 +27,15 @@ func scanExpired(row pgx.CollectableRow) (e ExpiredLease, err error) {
 	e.Key, e.ExpiresAt = key.Bytes, e.ExpiresAt.UTC()
 	return e, err
 }
+
+const sqlFence = `
+UPDATE threads SET fence = fence + 1
+WHERE thread_key = $1 AND active_run = $2`
+
+// Fence implements Store.
+func (p *Postgres) Fence(ctx context.Context, key Key, runID string) error {
+	return classify(retry(ctx, safeWrite, func() error {
+		_, err := p.pool.Exec(ctx, sqlFence, uuid(key), runID)
+		return err
+	}))
+}
