@@ -47,7 +47,7 @@ func (s *Service) endRun(ctx context.Context, req *threadsvcv1.EndRunRequest) (*
 }
 
 // patience is how many attempts to close a run may fail before its writer is fenced off.
-const patience = 2
+const patience = 3
 
 // fenceOff lets the writer of a run, on another node, commit nothing more, if closing the run has failed too often because
 // of what it wrote in between. The run stays active until it is closed, or its lease ends.

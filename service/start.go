@@ -75,9 +75,11 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 	}
 }
 
-// fenceOffActive is fenceOff for a call that takes over.
+// fenceOffActive is fenceOff for a call that takes over, whatever the thread's version is: one that may still be refused for
+// the version must leave the run alone.
 func (s *Service) fenceOffActive(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, attempt int) error {
-	if attempt != patience || req.GetPolicy() != threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER {
+	takesOver := req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER && req.ExpectedVersion == nil
+	if attempt != patience || !takesOver {
 		return nil
 	}
 	head, err := s.head(ctx, key)
