@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
@@ -29,14 +30,22 @@ type reaper struct {
 func newReaper(s *Service) *reaper {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reaper{service: s, cancel: cancel}
-	if interval := s.cfg.ReapInterval; interval > 0 {
-		r.done.Go(func() {
-			for pause(ctx, interval*3/4+rand.N(interval/2)) {
-				r.sweep(ctx)
-			}
-		})
+	if s.cfg.ReapInterval > 0 {
+		r.done.Go(func() { r.run(ctx) })
 	}
 	return r
+}
+
+func (r *reaper) run(ctx context.Context) {
+	cfg := &r.service.cfg
+	wait := func() time.Duration { return cfg.ReapInterval*3/4 + rand.N(cfg.ReapInterval/2+1) }
+	for next := max(wait(), cfg.ReapGrace); pause(ctx, next); {
+		next = wait()
+		if err := r.sweep(ctx); err != nil {
+			r.failed(ctx, "", err)
+			next = max(next, cfg.ReapGrace)
+		}
+	}
 }
 
 // close stops the reaper and waits for it.
@@ -46,20 +55,20 @@ func (r *reaper) close() {
 }
 
 // sweep closes what has expired, page by page. It passes every thread once, so one that cannot be closed keeps none of the
-// others from it.
-func (r *reaper) sweep(ctx context.Context) {
+// others from it. The error is that of looking for them.
+func (r *reaper) sweep(ctx context.Context) error {
 	for after := (store.ExpiredLease{}); ctx.Err() == nil; {
 		page, err := r.service.expired(ctx, after)
 		if err != nil {
-			r.failed(ctx, "", err)
-			return
+			return err
 		}
 		r.reapAll(ctx, page)
 		if len(page) < reapPage {
-			return
+			return nil
 		}
 		after = page[len(page)-1]
 	}
+	return nil
 }
 
 func (s *Service) expired(ctx context.Context, after store.ExpiredLease) ([]store.ExpiredLease, error) {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,10 +11,14 @@ import (
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/service"
+	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
 
 const often = 20 * time.Millisecond
+
+// reaping is a server that closes expired runs at once.
+func reaping() service.Config { return service.Config{ReapInterval: often, ReapGrace: -1} }
 
 // truncated waits until the run is closed by somebody.
 func (c *conversation) truncated(run string) *threadsvcv1.Run {
@@ -36,7 +41,7 @@ func TestRunOfALostProducerIsClosed(t *testing.T) {
 	url := storetest.Database(t)
 	var sides []*conversation
 	for range 3 {
-		sides = append(sides, converse(t, serveDatabase(t, url, service.Config{ReapInterval: often}), "t1"))
+		sides = append(sides, converse(t, serveDatabase(t, url, reaping()), "t1"))
 	}
 	db := connect(t, url)
 	const threads = 20
@@ -68,9 +73,9 @@ func TestProducerOfAReapedRunIsRefused(t *testing.T) {
 	first := converse(t, serveDatabase(t, url, service.Config{ReapInterval: -1}), "t1")
 	first.open("r1", textStart("m"))
 	expireLeases(t, connect(t, url))
-	reaping := converse(t, serveDatabase(t, url, service.Config{ReapInterval: often}), "t1")
-	reaping.truncated("r1")
-	for _, side := range []*conversation{first, reaping} {
+	second := converse(t, serveDatabase(t, url, reaping()), "t1")
+	second.truncated("r1")
+	for _, side := range []*conversation{first, second} {
 		for _, events := range [][]string{{textDelta("m", "late")}, nil} {
 			_, err := appendBatch(t.Context(), side.client, first.run, 2, events...)
 			if reason, meta := reasonOf(err); reason != "RUN_CLOSED" || meta["status"] != "TRUNCATED" {
@@ -95,7 +100,7 @@ func TestRunsThatAreNotClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, db := ownDatabase(t, service.Config{ReapInterval: tc.interval})
+			c, db := ownDatabase(t, service.Config{ReapInterval: tc.interval, ReapGrace: -1})
 			c.open("r1")
 			tc.prepare(c, db)
 			// Another thread, whose run is closed by hand or by the reaper, says that several rounds have passed.
@@ -120,7 +125,7 @@ func TestRunsThatAreNotClosed(t *testing.T) {
 // A thread that cannot be loaded keeps none of the others from being closed, be there ever so many before them.
 func TestUnreadableThreadsDoNotStopTheReaper(t *testing.T) {
 	t.Parallel()
-	c, db := ownDatabase(t, service.Config{ReapInterval: often})
+	c, db := ownDatabase(t, reaping())
 	const broken = 70 // more than a page
 	for i := range broken {
 		bad := converse(t, c.client, fmt.Sprint("bad", i))
@@ -140,10 +145,46 @@ func TestUnreadableThreadsDoNotStopTheReaper(t *testing.T) {
 	c.stillWorks()
 }
 
+// awayStore is a store that fails to be asked for expired leases, once, and notes when it is asked.
+type awayStore struct {
+	store.Store
+	asked chan time.Time
+	times int
+}
+
+func (s *awayStore) Expired(ctx context.Context, after store.ExpiredLease, limit int) ([]store.ExpiredLease, error) {
+	if s.times++; s.times <= cap(s.asked) {
+		s.asked <- time.Now()
+	}
+	if s.times == 1 {
+		return nil, store.ErrUnavailable
+	}
+	return s.Store.Expired(ctx, after, limit)
+}
+
+// After a start, and after the database was away, producers have time to come back before runs whose leases have ended
+// meanwhile are closed.
+func TestProducersMayComeBackAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	const grace = 300 * time.Millisecond
+	url := storetest.Database(t)
+	away := &awayStore{Store: openStore(t, url), asked: make(chan time.Time, 2)}
+	started := time.Now()
+	c := converse(t, dial(t, startNode(t, away, service.Config{ReapInterval: often, ReapGrace: grace}).address), "t1")
+	first, second := <-away.asked, <-away.asked
+	if first.Sub(started) < grace || second.Sub(first) < grace {
+		t.Errorf("asked %v after the start and again %v after a failure, want at least %v", first.Sub(started), second.Sub(first), grace)
+	}
+	c.open("r1")
+	expireLeases(t, connect(t, url))
+	c.truncated("r1")
+	c.stillWorks()
+}
+
 // Who follows a log, or reads it, sees how the run ended as an ordinary entry of it.
 func TestLogTellsOfAReapedRun(t *testing.T) {
 	t.Parallel()
-	c, db := ownDatabase(t, service.Config{ReapInterval: often})
+	c, db := ownDatabase(t, reaping())
 	c.open("r1")
 	expireLeases(t, db)
 	run := c.truncated("r1")

@@ -35,8 +35,10 @@ type Config struct {
 	// WaitersPerThread and Waiters bound the StartRun calls that wait for the active run of a thread, and of all threads;
 	// negative means that none may.
 	WaitersPerThread, Waiters int
-	// ReapInterval is how often runs whose lease has ended are looked for, to be closed; negative means never.
-	ReapInterval time.Duration
+	// ReapInterval is how often runs whose lease has ended are looked for, to be closed; negative means never. ReapGrace is how
+	// long none are after a start, and after the database could not be asked, so that producers who could not append for that
+	// reason can come back; 0 means LeaseTTL, negative means none.
+	ReapInterval, ReapGrace time.Duration
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
 	// negative means none.
 	MergeRate int64
@@ -59,6 +61,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.WaitersPerThread, 16)
 	orElse(&c.Waiters, 1000)
 	orElse(&c.ReapInterval, 5*time.Second)
+	orElse(&c.ReapGrace, c.LeaseTTL)
 	orElse(&c.MergeRate, 16<<20)
 	orElse(&c.Window, 64)
 	if c.Logger == nil {

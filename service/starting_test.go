@@ -58,6 +58,11 @@ func TestRunStartsFromTheLastCompletedState(t *testing.T) {
 				c.end(run, "")
 			}
 		}, `{"a":1}`},
+		"finished with null, then ended": {func(c *conversation) {
+			c.record("r2", stateSnapshot(`null`))
+			c.open("r3", stateSnapshot(`{"gone":true}`))
+			c.end("r3", "")
+		}, ``},
 		"brought a state": {func(c *conversation) {
 			c.start("r2", withState(`{"brought":true}`))
 			c.end("r2", "")

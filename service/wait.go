@@ -188,10 +188,3 @@ func (s *Service) queueUp(ctx context.Context, w *waiter, key store.Key, req *th
 	}
 	return w, s.awaitTurn(ctx, w, holder)
 }
-
-// Waiting is the number of StartRun calls that wait for an active run.
-func (s *Service) Waiting() int {
-	s.waiting.mu.Lock()
-	defer s.waiting.mu.Unlock()
-	return s.waiting.count
-}

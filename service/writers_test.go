@@ -232,7 +232,7 @@ func TestErasedThreadDoesNotComeBack(t *testing.T) {
 	url := storetest.Database(t)
 	sides := [2]*conversation{}
 	for i := range sides {
-		sides[i] = converse(t, serveDatabase(t, url, service.Config{ReapInterval: often}), "t1")
+		sides[i] = converse(t, serveDatabase(t, url, reaping()), "t1")
 	}
 	db := connect(t, url)
 	sides[0].open("r1", textStart("m"), stateSnapshot(`{"secret":"canary"}`), event("FROM_THE_FUTURE"))

@@ -44,7 +44,7 @@ const (
 	// ERROR_REASON_THREAD_EXISTS: ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_THREAD_EXISTS ErrorReason = 6
 	// ERROR_REASON_RUN_NOT_FOUND: NOT_FOUND. Nobody started the run, and the batch does not open it: it has a fencing token,
-	// or no events.
+	// or no events. Or nobody has ever had the run that is to be ended.
 	ErrorReason_ERROR_REASON_RUN_NOT_FOUND ErrorReason = 7
 	// ERROR_REASON_RUN_EXISTS: ALREADY_EXISTS. The run id was used before with another input.
 	ErrorReason_ERROR_REASON_RUN_EXISTS ErrorReason = 8
