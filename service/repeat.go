@@ -34,8 +34,9 @@ func (s *Service) startedBefore(ctx context.Context, l *live, req *threadsvcv1.S
 
 // repeat answers StartRun for a run that was started before as it was answered then. It holds no lock: the log up to the
 // run's start does not change.
-func (s *Service) repeat(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, run *started) (*started, error) {
-	thread, err := s.foldAt(ctx, key, req.GetThread().GetThreadId(), run.again.FirstVersion)
+func (s *Service) repeat(ctx context.Context, call *startCall, run *started) (*started, error) {
+	req := call.req
+	thread, err := s.foldAt(ctx, call.key, req.GetThread().GetThreadId(), run.again.FirstVersion)
 	if err != nil {
 		return nil, err
 	}

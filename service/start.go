@@ -42,51 +42,73 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 	if err := checkStart(req); err != nil {
 		return nil, err
 	}
-	input, warnings, err := s.decodeStart(req)
-	if err != nil {
+	call := &startCall{key: key, req: req, hash: inputHash(req)}
+	if call.input, call.warnings, err = s.decodeStart(req); err != nil {
 		return nil, err
 	}
-	var place *waiter
-	defer func() { place.leave() }()
+	defer func() { call.place.leave() }()
+	return s.startUntilDone(ctx, call)
+}
+
+// startCall is a call of StartRun.
+type startCall struct {
+	key      store.Key
+	req      *threadsvcv1.StartRunRequest
+	hash     [32]byte
+	input    agui.Event
+	warnings []agui.Warning
+	place    *waiter // in the queue of the thread, nil while it has none
+}
+
+// startUntilDone starts the run, again and again while others write in between, and waiting if that is the call's policy.
+func (s *Service) startUntilDone(ctx context.Context, call *startCall) (*started, error) {
 	for attempt := 1; ; attempt++ {
-		run, commit, err := s.tryStart(ctx, key, req, input, warnings, place)
-		if err == nil && commit != nil {
-			if err = commit.outcome(ctx); err == nil {
-				run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
-			}
-		}
-		if err == nil && run.again != nil {
-			return s.repeat(ctx, key, req, run)
-		}
-		if holder := activeRun(err); holder != nil && req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT {
-			if place, err = s.queueUp(ctx, place, key, req, holder); err != nil {
-				return nil, err
-			}
-			attempt = 0
-			continue
-		}
-		retry := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
-		if !retry || attempt == maxAttempts {
+		run, err := s.startOnce(ctx, call)
+		holder := activeRun(err)
+		switch {
+		case holder != nil && call.req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT:
+			attempt, err = 0, s.queueUp(ctx, call, holder)
+		case attempt == maxAttempts || !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrDuplicate):
 			return run, err
+		default:
+			err = s.fenceOffActive(ctx, call, attempt)
 		}
-		if err := s.fenceOffActive(ctx, key, req, attempt); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
+// startOnce starts the run unless somebody else writes in between.
+func (s *Service) startOnce(ctx context.Context, call *startCall) (*started, error) {
+	run, commit, err := s.tryStart(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	if commit == nil {
+		return s.repeat(ctx, call, run)
+	}
+	if err := commit.outcome(ctx); err != nil {
+		return nil, err
+	}
+	run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
+	s.waiting.started(call.key, call.req.GetRunId())
+	return run, nil
+}
+
 // fenceOffActive is fenceOff for a call that takes over, whatever the thread's version is: one that may still be refused for
 // the version must leave the run alone.
-func (s *Service) fenceOffActive(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, attempt int) error {
+func (s *Service) fenceOffActive(ctx context.Context, call *startCall, attempt int) error {
+	req := call.req
 	takesOver := req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER && req.ExpectedVersion == nil
 	if attempt != patience || !takesOver {
 		return nil
 	}
-	head, err := s.head(ctx, key)
+	head, err := s.head(ctx, call.key)
 	if err != nil || head.ActiveRun == req.GetRunId() {
 		return ignoreNotFound(err)
 	}
-	return s.fenceOff(ctx, key, head.ActiveRun, attempt)
+	return s.fenceOff(ctx, call.key, head.ActiveRun, attempt)
 }
 
 func ignoreNotFound(err error) error {
@@ -147,8 +169,8 @@ func (s *Service) decodeInput(input *inputText) (agui.Event, []agui.Warning, err
 }
 
 // tryStart opens the run and queues its commit, which is nil if the run had been started before.
-func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning, place *waiter) (*started, *pending, error) {
-	l, err := s.acquireSettled(ctx, key, req.GetThread().GetThreadId())
+func (s *Service) tryStart(ctx context.Context, call *startCall) (*started, *pending, error) {
+	l, err := s.acquireSettled(ctx, call.key, call.req.GetThread().GetThreadId())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,7 +181,7 @@ func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.
 		}
 	}
 	before := l.head
-	run, p, err := s.openRun(ctx, l, req, input, warnings, place)
+	run, p, err := s.openRun(ctx, l, call)
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
 		if stale := s.checkCurrent(ctx, l, &before); stale != nil {
 			err = stale
@@ -169,10 +191,10 @@ func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.
 }
 
 // openRun opens the run on a thread whose lock is held, or refuses.
-func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning, place *waiter) (*started, *pending, error) {
-	hash := inputHash(req)
+func (s *Service) openRun(ctx context.Context, l *live, call *startCall) (*started, *pending, error) {
+	req, input := call.req, call.input
 	if l.exists {
-		run, err := s.startedBefore(ctx, l, req, hash)
+		run, err := s.startedBefore(ctx, l, req, call.hash)
 		if run != nil || err != nil {
 			return run, nil, err
 		}
@@ -180,7 +202,7 @@ func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRu
 	if want := req.ExpectedVersion; want != nil && *want != l.head.Version {
 		return nil, nil, errVersion(l.head.Version)
 	}
-	if err := s.makeWay(ctx, l, req.GetPolicy(), place); err != nil {
+	if err := s.makeWay(ctx, l, req.GetPolicy(), call.place); err != nil {
 		return nil, nil, err
 	}
 	if err := s.setStartingState(ctx, l, req, &input); err != nil {
@@ -197,8 +219,8 @@ func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRu
 		s.cache.drop(l)
 		return nil, nil, errInput(err)
 	}
-	applied.Warnings = warnings
-	p := s.begin(l, req, &applied, hash)
+	applied.Warnings = call.warnings
+	p := s.begin(l, req, &applied, call.hash)
 	return describeStart(l, req, &applied), p, nil
 }
 

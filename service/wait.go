@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -41,6 +42,8 @@ type waiter struct {
 	bytes int
 	// wake says that the call has become the first, or that a run of the thread has ended. It holds one token.
 	wake chan struct{}
+	// started is set when the very run has been started, by the same request made before.
+	started atomic.Bool
 }
 
 func newWaitRoom(perThread, most int) *waitRoom {
@@ -101,6 +104,18 @@ func (r *waitRoom) ended(key store.Key) {
 	}
 }
 
+// started tells the calls that wait for the start of a run that it was started: they need not wait for its end.
+func (r *waitRoom) started(key store.Key, runID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.queues[key] {
+		if w.runID == runID {
+			w.started.Store(true)
+			w.nudge()
+		}
+	}
+}
+
 // before returns the run that is first in a thread's queue, unless it is w's; empty if there is none.
 func (r *waitRoom) before(key store.Key, w *waiter) string {
 	r.mu.Lock()
@@ -119,8 +134,11 @@ func (s *Service) awaitTurn(ctx context.Context, w *waiter, holder *refusal) err
 	turnCtx, cancel := beforeDeadline(ctx)
 	defer cancel()
 	for interval := firstPoll; ; interval = min(interval*5/4, lastPoll) {
+		if w.started.Load() {
+			return nil
+		}
 		if w.first() {
-			free, now, err := s.vacant(turnCtx, w.key)
+			free, now, err := s.vacant(turnCtx, w)
 			if free || err != nil && turnCtx.Err() == nil {
 				return err
 			}
@@ -138,7 +156,7 @@ func (s *Service) awaitTurn(ctx context.Context, w *waiter, holder *refusal) err
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return errCancelled
 			}
-			return &refusal{reason: errDeadline.reason, text: "the deadline passed while another run was active", meta: holder.meta}
+			return &refusal{errDeadline.reason, "the deadline passed while another run was active", holder.meta}
 		}
 	}
 }
@@ -152,10 +170,10 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/4, maxAnswerTime)))
 }
 
-// vacant reports whether a thread has no active run, or one whose lease has ended by the database's clock, and who holds the
-// lease otherwise. A database that is away for a while does not end the wait.
-func (s *Service) vacant(ctx context.Context, key store.Key) (free bool, holder *refusal, err error) {
-	head, err := s.head(ctx, key)
+// vacant reports whether the thread has no active run, or one whose lease has ended by the database's clock, or the very run
+// that waits, and who holds the lease otherwise. A database that is away for a while does not end the wait.
+func (s *Service) vacant(ctx context.Context, w *waiter) (free bool, holder *refusal, err error) {
+	head, err := s.head(ctx, w.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return true, nil, nil
@@ -164,7 +182,8 @@ func (s *Service) vacant(ctx context.Context, key store.Key) (free bool, holder 
 	case err != nil:
 		return false, nil, err
 	}
-	return head.ActiveRun == "" || head.LeaseExpired, errRunActive(&head), nil
+	free = head.ActiveRun == "" || head.LeaseExpired || head.ActiveRun == w.runID
+	return free, errRunActive(&head), nil
 }
 
 // activeRun returns the refusal that says that another run is active, nil if err is none.
@@ -177,14 +196,12 @@ func activeRun(err error) *refusal {
 }
 
 // queueUp waits for the turn of a call that was refused because of holder, in the place it has or at the end of the queue.
-func (s *Service) queueUp(ctx context.Context, w *waiter, key store.Key, req *threadsvcv1.StartRunRequest, holder *refusal) (*waiter, error) {
-	if w == nil {
-		if w = s.waiting.join(key, req); w == nil {
-			return nil, &refusal{
-				reason: threadsvcv1.ErrorReason_ERROR_REASON_WAIT_QUEUE_FULL,
-				text:   "too many calls wait already", meta: holder.meta,
-			}
-		}
+func (s *Service) queueUp(ctx context.Context, call *startCall, holder *refusal) error {
+	if call.place == nil {
+		call.place = s.waiting.join(call.key, call.req)
 	}
-	return w, s.awaitTurn(ctx, w, holder)
+	if call.place == nil {
+		return &refusal{threadsvcv1.ErrorReason_ERROR_REASON_WAIT_QUEUE_FULL, "too many calls wait already", holder.meta}
+	}
+	return s.awaitTurn(ctx, call.place, holder)
 }

@@ -163,6 +163,34 @@ func TestOthersComeWhileSomebodyWaits(t *testing.T) {
 	c.stillWorks()
 }
 
+// A request that is made again while it waits does not wait for its own run.
+func TestRequestMadeAgainWhileItWaits(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	c, n := waitingNode(t, url, service.Config{})
+	elsewhere, other := waitingNode(t, url, service.Config{})
+	c.open("r1")
+	first, between, again := c.callInLine(n, "r2"), c.callInLine(n, "r3"), c.callInLine(n, "r2")
+	across := elsewhere.callInLine(other, "r2")
+	c.append(runFinished("t1", "r1"))
+	for _, call := range []*startCall{first, again, across} {
+		call.answered(t)
+		if token := call.start.GetLease().GetFencingToken(); token != first.start.GetLease().GetFencingToken() {
+			t.Errorf("token %d, want %d", token, first.start.GetLease().GetFencingToken())
+		}
+	}
+	if !between.waits() {
+		t.Error("who came between was answered while the run was active")
+	}
+	c.through(first)
+	between.answered(t)
+	c.through(between)
+	if got := c.runIDs(); !slices.Equal(got, []string{"r1", "r2", "r3"}) {
+		t.Errorf("runs %q", got)
+	}
+	c.stillWorks()
+}
+
 // The runs of two servers follow each other, also when the producer of the active one is lost.
 func TestWaitForARunOnAnotherServer(t *testing.T) {
 	t.Parallel()
