@@ -10,11 +10,18 @@ import (
 
 // Since implements store.Store.
 func (m *Memory) Since(ctx context.Context, key store.Key, version uint64, maxBytes int) (*store.Loaded, error) {
-	loaded, err := m.Load(ctx, key)
+	var loaded *store.Loaded
+	err := m.read(key, func(t *thread) error {
+		loaded = &store.Loaded{Head: t.headAt(m.now()), Fold: agui.Fold{Version: t.fold.Version}}
+		if n := len(t.runs); n > 0 {
+			last := t.runs[n-1]
+			loaded.LastRun = &last
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	loaded.Fold = agui.Fold{Version: loaded.Fold.Version}
 	loaded.Tail, err = m.Log(ctx, key, version+1, maxBytes)
 	return loaded, err
 }
