@@ -253,7 +253,7 @@ func TestErasedThreadDoesNotComeBack(t *testing.T) {
 		_, err := side.tryEnd("r1", "")
 		wantReason(t, err, codes.NotFound, "THREAD_NOT_FOUND")
 	}
-	for _, table := range []string{"threads", "runs", "log_segments", "contents", "folds", "messages", "states", "state_patches", "warnings"} {
+	for _, table := range []string{"threads", "runs", "log_segments", "contents", "folds", "message_blocks", "states", "state_patches", "warnings"} {
 		var rows int
 		if err := db.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil || rows > 0 {
 			t.Errorf("%d rows left in %s (%v)", rows, table, err)
