@@ -12,15 +12,14 @@ import (
 // foldAt returns the thread as it was at a version that its log has reached. The caller owns it. Unless the thread still is
 // at that version, the log is replayed.
 func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
-	loadCtx, cancel := s.storeContext(ctx)
-	loaded, err := s.store.Load(loadCtx, key)
-	cancel()
+	head, err := s.head(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if loaded.Head.Version == version {
-		thread, _, err := restore(threadID, loaded, s.cfg.Limits)
-		return thread, err
+	if head.Version == version {
+		if thread, err := s.loadAt(ctx, key, threadID, version); thread != nil || err != nil {
+			return thread, err
+		}
 	}
 	thread := agui.NewThread(threadID, s.cfg.Limits)
 	for thread.Version() < version {
@@ -36,6 +35,18 @@ func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, ve
 		}
 	}
 	return thread, nil
+}
+
+// loadAt loads the thread if it is at a version, and returns nil otherwise.
+func (s *Service) loadAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	loaded, err := s.store.Load(ctx, key)
+	if err != nil || loaded.Head.Version != version {
+		return nil, err
+	}
+	thread, _, err := restore(threadID, loaded, s.cfg.Limits)
+	return thread, err
 }
 
 // replaySegment replays the entries of a segment up to a version.
