@@ -172,13 +172,15 @@ func (t *Thread) closeRun(ending Ending, offset uint64, mark Mark, reason Value)
 	return a
 }
 
-// foldMark folds a mark: those that close a run also end what the run left open, and its interrupts; one that precedes
-// the RUN_STARTED of a run that nobody announced tells of that run.
+// foldMark folds a mark: those that close a run also end what the run left open, and its interrupts; one gives up the
+// interrupts alone; one that precedes the RUN_STARTED of a run that nobody announced tells of that run.
 func (t *Thread) foldMark(m *Mark) {
 	switch m.Type {
 	case MarkRunTruncated, MarkRunFailed:
 		t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, nil
 		t.track.end(phaseClosed, false)
+	case MarkInterruptsAbandoned:
+		t.track.abandon()
 	case MarkRunOpened:
 		t.await(m.RunID)
 	case MarkEventOmitted:

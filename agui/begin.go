@@ -11,7 +11,7 @@ import (
 type Start struct {
 	// Input is what DecodeInput returned.
 	Input Event
-	// StatePatch is a JSON Patch to the state, nil if there is none. It excludes Input.State.
+	// StatePatch is a JSON Patch to the state, nil if there is none. It is applied to Input.State if that is set.
 	StatePatch Value
 	// Now is the time by which interrupts expire.
 	Now time.Time

@@ -57,6 +57,8 @@ func (m *trio) step(s aguitest.Step) {
 		}
 	case s.Abandon:
 		m.truncate()
+	case s.End:
+		m.end()
 	case !m.over:
 		m.apply(s.Event)
 	}
@@ -73,6 +75,18 @@ func (m *trio) truncate() {
 		m.each(func(th *agui.Thread) agui.Applied { return th.Truncate(agui.LeaseExpired) })
 		m.check()
 	}
+}
+
+// end is what somebody's wish to end the run does; what comes after it in the stream is not taken.
+func (m *trio) end() {
+	before := len(m.threads[0].OpenInterrupts())
+	applied := m.each(func(th *agui.Thread) agui.Applied { return th.End("enough") })
+	m.over = m.over || applied.Entries > 0
+	if th := m.threads[0]; th.Running() || len(th.OpenInterrupts()) > 0 || before > 0 && applied.Entries != 1 || applied.Entries > 0 && !th.Closed() {
+		m.t.Fatalf("recorded %d entries; running %v, closed %v, interrupts %s", applied.Entries, th.Running(), th.Closed(), th.OpenInterrupts())
+	}
+	m.check()
+	m.shuffle()
 }
 
 func (m *trio) begin(text []byte) {
@@ -241,6 +255,8 @@ func take(th *agui.Thread, s aguitest.Step, offset *uint64) error {
 		th.Await(s.Await)
 	case s.Abandon:
 		th.Truncate(agui.LeaseExpired)
+	case s.End:
+		th.End("")
 	default:
 		if _, v := th.Apply(*offset, s.Event); v != nil {
 			return v

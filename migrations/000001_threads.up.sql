@@ -1,14 +1,16 @@
 -- The first schema: threads, their runs, their log, their fold and their ledger of warnings.
 --
 -- Rules that every table follows:
---   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Two
---     look across threads: the listing of a tenant's threads, and the search for runs to be merged.
+--   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Three
+--     look across threads: the listing of a tenant's threads, and the searches for leases that have ended and for runs to
+--     be merged.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
 --     they are stored: 0 as they are, 1 zstd. Compressed columns are EXTERNAL, since compressing twice gains nothing.
 --   * text holds identifiers only.
 --   * Times are the database's.
 
--- One row for each thread. Every append updates it, in place (HOT): no index is on a column that appends change.
+-- One row for each thread. Every append updates it, in place (HOT): no index is on a column that appends change, save the
+-- end of the lease, which is written anew when half of it has passed and not before.
 CREATE TABLE threads (
     thread_key       uuid        NOT NULL,
     tenant           text        NOT NULL,
@@ -41,6 +43,9 @@ CREATE TABLE threads (
 
 CREATE INDEX threads_by_last_run ON threads (tenant, last_run_at DESC, thread_key DESC);
 CREATE INDEX threads_by_label ON threads USING gin (labels);
+
+-- Finds the leases that have ended. Threads without an active run are not in it.
+CREATE INDEX threads_by_lease ON threads (lease_expires_at, thread_key) WHERE lease_expires_at IS NOT NULL;
 
 -- One row for each run of a thread, counted from 1.
 CREATE TABLE runs (

@@ -15,11 +15,11 @@ var errStreamOver = errors.New("service: the stream is over")
 // admit checks that the writer may append, and opens a stream that nobody announced. The lock must be held.
 func (s *Service) admit(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) error {
 	if l.exists && l.head.StreamID == w.streamID {
-		if w.token != l.head.Fence && !(w.token == 0 && l.recorded) {
-			return errLeaseLost
-		}
 		if l.thread.Closed() {
 			return errStreamOver
+		}
+		if w.token != l.head.Fence && !(w.token == 0 && l.recorded) {
+			return errLeaseLost
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *Service) knownRun(ctx context.Context, key store.Key, runID string) (bo
 func (s *Service) openStream(ctx context.Context, l *live, w *writer, batch *threadsvcv1.EventBatch) error {
 	switch {
 	case w.token != 0 || len(batch.GetEvents()) == 0:
-		return refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, "there is no such run")
+		return errRunNotFound
 	case batch.GetOffset() != 0 && !l.exists: // it may have been deleted
 		return errThreadNotFound
 	case batch.GetOffset() != 0:
@@ -70,19 +70,6 @@ func (s *Service) openStream(ctx context.Context, l *live, w *writer, batch *thr
 	l.head.StreamID, l.head.NextOffset, l.head.LeaseTTL = w.streamID, 0, s.cfg.LeaseTTL
 	l.recorded = true
 	l.thread.Await(w.streamID)
-	return nil
-}
-
-// closeExpired closes the active run if its lease has expired by the database's clock, and refuses otherwise.
-func (s *Service) closeExpired(ctx context.Context, l *live) error {
-	head, err := s.head(ctx, l.key)
-	if err != nil {
-		return err
-	}
-	if !head.LeaseExpired {
-		return errRunActive(&head)
-	}
-	s.truncate(l, agui.LeaseExpired)
 	return nil
 }
 

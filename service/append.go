@@ -37,12 +37,7 @@ func (o *outcome) wait(ctx context.Context) error {
 	if o.commit == nil {
 		return nil
 	}
-	select {
-	case <-o.commit.done:
-		return o.commit.result.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return o.commit.outcome(ctx)
 }
 
 // AppendBatch implements the contract.
@@ -155,11 +150,11 @@ func (s *Service) judge(ctx context.Context, l *live, w *writer, batch *threadsv
 	return out, nil
 }
 
-// errStale says that another node has written the thread since it was loaded here; it has been dropped.
+// errStale says that another node had written the thread since it was loaded here; it has caught up, or been dropped.
 var errStale = fmt.Errorf("service: the thread in memory is not current: %w", store.ErrConflict)
 
-// checkCurrent returns errStale, and drops the thread, unless its head as it was before the call is the one that is
-// committed. A commit finds that out by itself; what is refused, or answered without one, must be checked. The lock must
+// checkCurrent returns errStale unless the thread's head as it was before the call is the one that is committed. The thread
+// has caught up then, or been dropped. A commit finds that out by itself; what is refused, or answered without one, must be checked. The lock must
 // be held, and nothing have been queued before the call.
 func (s *Service) checkCurrent(ctx context.Context, l *live, before *store.Head) error {
 	head, err := s.head(ctx, l.key)
@@ -170,7 +165,10 @@ func (s *Service) checkCurrent(ctx context.Context, l *live, before *store.Head)
 		}
 	}
 	if err == nil && (head.Version != before.Version || head.Fence != before.Fence || head.Hash != before.Hash) {
-		err = errStale
+		unchanged := l.head.Version == before.Version && l.head.Fence == before.Fence && l.head.StreamID == before.StreamID
+		if err = errStale; unchanged && s.catchUp(ctx, l) {
+			return err
+		}
 	}
 	if err != nil {
 		s.cache.drop(l)
@@ -178,7 +176,7 @@ func (s *Service) checkCurrent(ctx context.Context, l *live, before *store.Head)
 	return err
 }
 
-// refresh drops what is in memory of a thread if another node has written it since: a producer that opens a stream may
+// refresh brings what is in memory of a thread up to date if another node has written it since: a producer that opens a stream may
 // come from there, and would be told of a conflict otherwise.
 func (s *Service) refresh(ctx context.Context, w *writer) {
 	l, err := s.acquire(ctx, w.key, w.threadID)

@@ -35,6 +35,7 @@ type committer struct {
 	store store.Store
 	cfg   Config
 	cache *cache
+	ended func(store.Key) // told of threads without an active run, after a commit
 
 	mu      sync.Mutex
 	ready   *sync.Cond
@@ -55,8 +56,8 @@ const (
 	longCommit = 10 * time.Millisecond
 )
 
-func newCommitter(st store.Store, cfg Config, c *cache) *committer {
-	w := &committer{store: st, cfg: cfg, cache: c}
+func newCommitter(st store.Store, cfg Config, c *cache, ended func(store.Key)) *committer {
+	w := &committer{store: st, cfg: cfg, cache: c, ended: ended}
 	w.ready = sync.NewCond(&w.mu)
 	w.nudge = time.AfterFunc(longCommit, w.ready.Signal)
 	w.workers.Add(cfg.Committers)
@@ -188,6 +189,9 @@ func (w *committer) finish(l *live, result store.Result) {
 		return
 	}
 	l.head.LeaseExpiresAt = result.LeaseExpiresAt
+	if done.commit.ActiveRun == "" {
+		w.ended(l.key)
+	}
 	w.offer(l)
 }
 

@@ -74,6 +74,9 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_DATABASE_UNAVAILABLE:  codes.Unavailable,
 	threadsvcv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:         codes.Unavailable,
 	threadsvcv1.ErrorReason_ERROR_REASON_INTERNAL:              codes.Internal,
+	threadsvcv1.ErrorReason_ERROR_REASON_WAIT_QUEUE_FULL:       codes.ResourceExhausted,
+	threadsvcv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:     codes.DeadlineExceeded,
+	threadsvcv1.ErrorReason_ERROR_REASON_CANCELLED:             codes.Canceled,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service
@@ -84,16 +87,16 @@ func statusOf(err error, log *slog.Logger) *status.Status {
 		return refused.status()
 	}
 	if s, ok := status.FromError(err); ok {
-		return s
+		return transportStatus(s)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return status.New(codes.Canceled, "the call was cancelled")
+		return errCancelled.status()
 	case errors.Is(err, store.ErrUnavailable):
 		log.Warn("database unavailable", "error", err)
 		return refuse(threadsvcv1.ErrorReason_ERROR_REASON_DATABASE_UNAVAILABLE, "the database is unavailable").status()
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.New(codes.DeadlineExceeded, "the deadline passed")
+		return errDeadline.status()
 	case errors.Is(err, store.ErrNotFound):
 		return errThreadNotFound.status()
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrDuplicate):
@@ -102,6 +105,25 @@ func statusOf(err error, log *slog.Logger) *status.Status {
 	log.Error("internal error", "error", err)
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_INTERNAL, "internal error").status()
 }
+
+// transportStatus gives a status that gRPC made its ErrorInfo, if it has a reason here.
+func transportStatus(s *status.Status) *status.Status {
+	if len(s.Details()) > 0 {
+		return s
+	}
+	switch s.Code() {
+	case codes.Canceled:
+		return errCancelled.status()
+	case codes.DeadlineExceeded:
+		return errDeadline.status()
+	case codes.ResourceExhausted:
+		return refuse(threadsvcv1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED, s.Message(), "code", codeRequestTooLarge).status()
+	}
+	return s
+}
+
+// codeRequestTooLarge says that a message of the transport, and no event in it, exceeds a limit.
+const codeRequestTooLarge = "REQUEST_TOO_LARGE"
 
 func (e *refusal) status() *status.Status {
 	code, ok := statusCodes[e.reason]
@@ -126,8 +148,11 @@ func (e *refusal) status() *status.Status {
 
 var (
 	errThreadNotFound = refuse(threadsvcv1.ErrorReason_ERROR_REASON_THREAD_NOT_FOUND, "there is no such thread")
+	errRunNotFound    = refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, "there is no such run")
 	errThreadExists   = refuse(threadsvcv1.ErrorReason_ERROR_REASON_THREAD_EXISTS, "the thread exists")
 	errShuttingDown   = refuse(threadsvcv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the server is shutting down; connect to another one")
+	errCancelled      = refuse(threadsvcv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was cancelled")
+	errDeadline       = refuse(threadsvcv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, "the deadline passed")
 	errLeaseLost      = refuse(threadsvcv1.ErrorReason_ERROR_REASON_LEASE_LOST, "the fencing token is not that of the lease")
 )
 
@@ -148,8 +173,12 @@ func errRunClosed(run *store.Run) *refusal {
 }
 
 func errRunActive(head *store.Head) *refusal {
+	expiry := ""
+	if !head.LeaseExpiresAt.IsZero() {
+		expiry = head.LeaseExpiresAt.UTC().Format(time.RFC3339Nano)
+	}
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_ACTIVE, "another run is active",
-		"active_run", head.ActiveRun, "lease_expires_at", head.LeaseExpiresAt.UTC().Format(time.RFC3339Nano))
+		"active_run", head.ActiveRun, "lease_expires_at", expiry)
 }
 
 // errViolation tells of an event that was refused.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/status"
 
@@ -158,6 +159,24 @@ var provocations = map[string]func(c *conversation) error{
 		_, err := appendBatch(c.t.Context(), dial(c.t, server.address), handle("t1", "r1", 0), 0, runStarted("t1", "r1"))
 		return err
 	},
+	"WAIT_QUEUE_FULL": func(c *conversation) error {
+		c.client = newServer(c.t, service.Config{Waiters: -1})
+		c.open("r1")
+		_, _, err := startRun(c.t.Context(), c.client, c.request("r2", withPolicy(wait)))
+		return err
+	},
+	"DEADLINE_EXCEEDED": func(c *conversation) error {
+		c.open("r1")
+		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+		defer cancel()
+		_, _, err := startRun(ctx, c.client, c.request("r2", withPolicy(wait)))
+		return err
+	},
+	"CANCELLED": func(c *conversation) error {
+		left := startNode(c.t, leftStore{openStore(c.t, storetest.Database(c.t))}, service.Config{})
+		_, _, err := startRun(c.t.Context(), dial(c.t, left.address), c.request("r1"))
+		return err
+	},
 	"INTERNAL": func(c *conversation) error {
 		other, db := ownDatabase(c.t, service.Config{})
 		other.record("r1", stateSnapshot(`"hunter2"`))
@@ -176,6 +195,13 @@ func (contendedStore) Commit(_ context.Context, commits []*store.Commit) []store
 		results[i].Err = fmt.Errorf("commit: %w", store.ErrConflict)
 	}
 	return results
+}
+
+// leftStore is a store whose caller is gone when it has loaded a thread.
+type leftStore struct{ store.Store }
+
+func (leftStore) Load(context.Context, store.Key) (*store.Loaded, error) {
+	return nil, fmt.Errorf("load: %w", context.Canceled)
 }
 
 // Every reason of the contract is given, with the status code and the metadata that the contract promises, in few bytes
@@ -198,7 +224,7 @@ func TestEveryReasonIsAsTheContractSays(t *testing.T) {
 				t.Fatalf("%v with %q, want %s", err, got, reason)
 			}
 			want := contract[reason]
-			if code := status.Convert(err).Code().String(); !strings.EqualFold(code, strings.ReplaceAll(want.code, "_", "")) {
+			if code := status.Convert(err).Code().String(); !strings.EqualFold(code, strings.NewReplacer("_", "", "CANCELLED", "CANCELED").Replace(want.code)) {
 				t.Errorf("status code %s, want %s", code, want.code)
 			}
 			for _, name := range want.metadata {

@@ -25,6 +25,7 @@ type live struct {
 	run      *store.Run
 	recorded bool
 
+	fresh     bool     // it was loaded since the lock was taken
 	suspect   bool     // a commit failed because of a run id that was taken, so they are looked up
 	tailBytes int      // of the log since the stored fold
 	queued    *pending // what has been folded and not been taken by the committer

@@ -87,6 +87,14 @@ func await(ctx context.Context, p *pending) error {
 	}
 }
 
+// outcome waits until the commit is done and returns its error, or the context's.
+func (p *pending) outcome(ctx context.Context) error {
+	if err := await(ctx, p); err != nil {
+		return err
+	}
+	return p.result.Err
+}
+
 // letGo releases a thread and accounts for what it takes now. After a panic the thread is dropped with what it queued.
 func (s *Service) letGo(l *live) {
 	if r := recover(); r != nil {
@@ -100,6 +108,7 @@ func (s *Service) letGo(l *live) {
 	}
 	s.committer.offer(l)
 	s.cache.settle(l)
+	l.fresh = false
 	l.release()
 }
 
@@ -117,6 +126,7 @@ func (s *Service) loadLocked(ctx context.Context, l *live, threadID string) erro
 	}()
 	err := s.load(ctx, l, threadID)
 	loaded = err == nil
+	l.fresh = loaded
 	return err
 }
 

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
-	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 )
@@ -36,8 +34,9 @@ func (s *Service) startedBefore(ctx context.Context, l *live, req *threadsvcv1.S
 
 // repeat answers StartRun for a run that was started before as it was answered then. It holds no lock: the log up to the
 // run's start does not change.
-func (s *Service) repeat(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, run *started) (*started, error) {
-	thread, err := s.threadAt(ctx, key, req.GetThread().GetThreadId(), run.again.FirstVersion)
+func (s *Service) repeat(ctx context.Context, call *startCall, run *started) (*started, error) {
+	req := call.req
+	thread, err := s.foldAt(ctx, call.key, req.GetThread().GetThreadId(), run.again.FirstVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -47,46 +46,8 @@ func (s *Service) repeat(ctx context.Context, key store.Key, req *threadsvcv1.St
 	return again, nil
 }
 
-// threadAt returns the thread as it was at an earlier version. Unless it still is at that version, it replays the log.
-func (s *Service) threadAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
-	loadCtx, cancel := s.storeContext(ctx)
-	loaded, err := s.store.Load(loadCtx, key)
-	cancel()
-	if err != nil {
-		return nil, err
-	}
-	if loaded.Head.Version == version {
-		thread, _, err := restore(threadID, loaded, s.cfg.Limits)
-		return thread, err
-	}
-	thread := agui.NewThread(threadID, s.cfg.Limits)
-	for thread.Version() < version {
-		segments, err := s.logSegments(ctx, key, thread.Version()+1)
-		if err != nil {
-			return nil, err
-		}
-		if len(segments) == 0 {
-			return nil, fmt.Errorf("service: the log of %s ends at version %d, before %d", key, thread.Version(), version)
-		}
-		for i := range segments {
-			replaySegment(thread, &segments[i], version)
-		}
-	}
-	return thread, nil
-}
-
-// replaySegment replays the entries of a segment up to a version.
-func replaySegment(thread *agui.Thread, segment *store.Segment, version uint64) {
-	entries, _ := agui.DecodeEntries(segment.Entries)
-	for i := range entries {
-		if thread.Version() < version {
-			_ = thread.Replay(&entries[i], entries[i].Append(nil))
-		}
-	}
-	thread.Skip(min(segment.LastVersion, version)) // what cannot be read is passed over
-}
-
-// inputHash identifies what a run is started with; how it is to be started does not count. It hashes every field with its
+// inputHash identifies what a run is started with, the state it is to start from included; whether it may be started does
+// not count. It hashes every field with its
 // number and its length, and so does not depend on how messages are marshalled.
 func inputHash(req *threadsvcv1.StartRunRequest) [32]byte {
 	h := sha256.New()
@@ -109,5 +70,8 @@ func inputHash(req *threadsvcv1.StartRunRequest) [32]byte {
 	field(9, req.GetContext())
 	field(10, req.GetForwardedProps())
 	field(11, req.GetResume())
+	if req.GetStartingState() == threadsvcv1.StartingState_STARTING_STATE_LAST_COMPLETED {
+		field(12, []byte{byte(req.GetStartingState())})
+	}
 	return [32]byte(h.Sum(nil))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -152,14 +153,28 @@ func (v *Server) setServing(ok bool) {
 	v.health.SetServingStatus(threadsvcv1.ThreadService_ServiceDesc.ServiceName, state)
 }
 
-func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer v.recovered(info.FullMethod, &err)
-	return handler(ctx, req)
+	resp, err = handler(ctx, req)
+	return resp, v.finalError(ctx, err)
 }
 
 func (v *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer v.recovered(info.FullMethod, &err)
-	return handler(srv, stream)
+	return v.finalError(stream.Context(), handler(srv, stream))
+}
+
+// finalError gives a reason to what has none yet, such as a failure to send. A store that was waited for until the caller's
+// own time was up is not the database's fault.
+func (v *Server) finalError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	final := statusOf(err, v.service.cfg.Logger)
+	if ctx.Err() != nil && final.Code() == codes.Unavailable {
+		final = statusOf(ctx.Err(), v.service.cfg.Logger)
+	}
+	return final.Err()
 }
 
 // recovered turns a panic of a handler into an internal error, so that one call cannot take the server down.

@@ -4,7 +4,6 @@
 package service
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,8 +28,17 @@ type Config struct {
 	FoldBytes int
 	// Committers is the number of transactions under way at once; CommitThreads bounds the threads in one.
 	Committers, CommitThreads int
-	// StoreTimeout bounds every call of the store.
+	// StoreTimeout bounds every call of the store. Reads is the number of those that read which are under way at once; it
+	// must be below the number of the store's connections, so that what is to be committed always finds one.
 	StoreTimeout time.Duration
+	Reads        int
+	// WaitersPerThread and Waiters bound the StartRun calls that wait for the active run of a thread, and of all threads;
+	// negative means that none may.
+	WaitersPerThread, Waiters int
+	// ReapInterval is how often runs whose lease has ended are looked for, to be closed; negative means never. ReapGrace is how
+	// long none are after a start, and after the database could not be asked, so that producers who could not append for that
+	// reason can come back; 0 means LeaseTTL, negative means none.
+	ReapInterval, ReapGrace time.Duration
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
 	// negative means none.
 	MergeRate int64
@@ -49,6 +57,11 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Committers, 4)
 	orElse(&c.CommitThreads, 256)
 	orElse(&c.StoreTimeout, 10*time.Second)
+	orElse(&c.Reads, 4)
+	orElse(&c.WaitersPerThread, 16)
+	orElse(&c.Waiters, 1000)
+	orElse(&c.ReapInterval, 5*time.Second)
+	orElse(&c.ReapGrace, c.LeaseTTL)
 	orElse(&c.MergeRate, 16<<20)
 	orElse(&c.Window, 64)
 	if c.Logger == nil {
@@ -73,6 +86,9 @@ type Service struct {
 	cache     *cache
 	committer *committer
 	merger    *merger
+	reaper    *reaper
+	reads     gate
+	waiting   *waitRoom
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
@@ -84,8 +100,11 @@ func New(st store.Store, cfg Config) *Service {
 	cfg = cfg.withDefaults()
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
 	s.cache = newCache(cfg.CacheBytes)
-	s.committer = newCommitter(st, cfg, s.cache)
+	s.reads = newGate(cfg.Reads)
+	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
+	s.committer = newCommitter(st, cfg, s.cache, s.waiting.ended)
 	s.merger = newMerger(st, cfg)
+	s.reaper = newReaper(s)
 	return s
 }
 
@@ -97,6 +116,7 @@ func (s *Service) Drain() { s.drainOne.Do(func() { close(s.drain) }) }
 func (s *Service) Close() {
 	s.Drain()
 	s.streams.Wait()
+	s.reaper.close()
 	s.merger.close()
 	s.committer.close()
 }
@@ -108,9 +128,4 @@ func (s *Service) draining() bool {
 	default:
 		return false
 	}
-}
-
-// storeContext bounds one call of the store.
-func (s *Service) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.cfg.StoreTimeout)
 }

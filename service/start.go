@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -41,26 +42,80 @@ func (s *Service) startRun(ctx context.Context, req *threadsvcv1.StartRunRequest
 	if err := checkStart(req); err != nil {
 		return nil, err
 	}
-	input, warnings, err := s.decodeStart(req)
+	call := &startCall{key: key, req: req, hash: inputHash(req)}
+	if call.input, call.warnings, err = s.decodeStart(req); err != nil {
+		return nil, err
+	}
+	defer func() { call.place.leave() }()
+	return s.startUntilDone(ctx, call)
+}
+
+// startCall is a call of StartRun.
+type startCall struct {
+	key      store.Key
+	req      *threadsvcv1.StartRunRequest
+	hash     [32]byte
+	input    agui.Event
+	warnings []agui.Warning
+	place    *waiter // in the queue of the thread, nil while it has none
+}
+
+// startUntilDone starts the run, again and again while others write in between, and waiting if that is the call's policy.
+func (s *Service) startUntilDone(ctx context.Context, call *startCall) (*started, error) {
+	for attempt := 1; ; attempt++ {
+		run, err := s.startOnce(ctx, call)
+		holder := activeRun(err)
+		switch {
+		case holder != nil && call.req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT:
+			attempt, err = 0, s.queueUp(ctx, call, holder)
+		case attempt == maxAttempts || !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrDuplicate):
+			return run, err
+		default:
+			err = s.fenceOffActive(ctx, call, attempt)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// startOnce starts the run unless somebody else writes in between.
+func (s *Service) startOnce(ctx context.Context, call *startCall) (*started, error) {
+	run, commit, err := s.tryStart(ctx, call)
 	if err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
-		run, commit, err := s.tryStart(ctx, key, req, input, warnings)
-		if err == nil && commit != nil {
-			if err = await(ctx, commit); err == nil {
-				err = commit.result.Err
-				run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
-			}
-		}
-		if err == nil && run.again != nil {
-			return s.repeat(ctx, key, req, run)
-		}
-		retry := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
-		if !retry || attempt == maxAttempts {
-			return run, err
-		}
+	if commit == nil {
+		return s.repeat(ctx, call, run)
 	}
+	if err := commit.outcome(ctx); err != nil {
+		return nil, err
+	}
+	run.start.Lease.ExpiresAt = timestamp(commit.result.LeaseExpiresAt)
+	s.waiting.started(call.key, call.req.GetRunId())
+	return run, nil
+}
+
+// fenceOffActive is fenceOff for a call that takes over, whatever the thread's version is: one that may still be refused for
+// the version must leave the run alone.
+func (s *Service) fenceOffActive(ctx context.Context, call *startCall, attempt int) error {
+	req := call.req
+	takesOver := req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER && req.ExpectedVersion == nil
+	if attempt != patience || !takesOver {
+		return nil
+	}
+	head, err := s.head(ctx, call.key)
+	if err != nil || head.ActiveRun == req.GetRunId() {
+		return ignoreNotFound(err)
+	}
+	return s.fenceOff(ctx, call.key, head.ActiveRun, attempt)
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func checkStart(req *threadsvcv1.StartRunRequest) error {
@@ -78,6 +133,9 @@ func checkStart(req *threadsvcv1.StartRunRequest) error {
 	}
 	if _, known := threadsvcv1.UnansweredToolCalls_name[int32(req.GetUnansweredToolCalls())]; !known {
 		return errField("unanswered_tool_calls", "is not a choice of this server")
+	}
+	if _, known := threadsvcv1.StartingState_name[int32(req.GetStartingState())]; !known {
+		return errField("starting_state", "is not a choice of this server")
 	}
 	return nil
 }
@@ -111,14 +169,19 @@ func (s *Service) decodeInput(input *inputText) (agui.Event, []agui.Warning, err
 }
 
 // tryStart opens the run and queues its commit, which is nil if the run had been started before.
-func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning) (*started, *pending, error) {
-	l, err := s.acquireSettled(ctx, key, req.GetThread().GetThreadId())
+func (s *Service) tryStart(ctx context.Context, call *startCall) (*started, *pending, error) {
+	l, err := s.acquireSettled(ctx, call.key, call.req.GetThread().GetThreadId())
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.letGo(l)
+	if !l.fresh { // catching up is cheaper than a commit that fails
+		if err := s.checkCurrent(ctx, l, &l.head); err != nil {
+			return nil, nil, err
+		}
+	}
 	before := l.head
-	run, p, err := s.openRun(ctx, l, req, input, warnings)
+	run, p, err := s.openRun(ctx, l, call)
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
 		if stale := s.checkCurrent(ctx, l, &before); stale != nil {
 			err = stale
@@ -128,10 +191,10 @@ func (s *Service) tryStart(ctx context.Context, key store.Key, req *threadsvcv1.
 }
 
 // openRun opens the run on a thread whose lock is held, or refuses.
-func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input agui.Event, warnings []agui.Warning) (*started, *pending, error) {
-	hash := inputHash(req)
+func (s *Service) openRun(ctx context.Context, l *live, call *startCall) (*started, *pending, error) {
+	req, input := call.req, call.input
 	if l.exists {
-		run, err := s.startedBefore(ctx, l, req, hash)
+		run, err := s.startedBefore(ctx, l, req, call.hash)
 		if run != nil || err != nil {
 			return run, nil, err
 		}
@@ -139,7 +202,12 @@ func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRu
 	if want := req.ExpectedVersion; want != nil && *want != l.head.Version {
 		return nil, nil, errVersion(l.head.Version)
 	}
-	if err := s.closeActive(ctx, l, req.GetPolicy()); err != nil {
+	if err := s.makeWay(ctx, l, req.GetPolicy(), call.place); err != nil {
+		return nil, nil, err
+	}
+	if err := s.setStartingState(ctx, l, req, &input); err != nil {
+		l.abandon(err)
+		s.cache.drop(l)
 		return nil, nil, err
 	}
 	applied, err := l.thread.Begin(agui.Start{
@@ -151,8 +219,8 @@ func (s *Service) openRun(ctx context.Context, l *live, req *threadsvcv1.StartRu
 		s.cache.drop(l)
 		return nil, nil, errInput(err)
 	}
-	applied.Warnings = warnings
-	p := s.begin(l, req, &applied, hash)
+	applied.Warnings = call.warnings
+	p := s.begin(l, req, &applied, call.hash)
 	return describeStart(l, req, &applied), p, nil
 }
 
@@ -160,16 +228,25 @@ func errVersion(version uint64) *refusal {
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_VERSION_MISMATCH, "the thread is not at the expected version", "version", number(version))
 }
 
-// closeActive makes way for a new run: an active one whose lease has expired, or that is to be taken over, is closed.
-func (s *Service) closeActive(ctx context.Context, l *live, policy threadsvcv1.ActiveRunPolicy) error {
-	if !l.exists || !l.thread.Running() {
-		return nil
-	}
+// makeWay makes way for a new run: an active one whose lease has expired, or that is to be taken over, is closed. Unless it
+// takes over, a call that comes while others wait for their turn is refused.
+func (s *Service) makeWay(ctx context.Context, l *live, policy threadsvcv1.ActiveRunPolicy, place *waiter) error {
+	active := l.exists && l.thread.Running()
 	if policy == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER {
-		s.truncate(l, agui.TakenOver)
+		if active {
+			s.truncate(l, agui.TakenOver)
+		}
 		return nil
 	}
-	return s.closeExpired(ctx, l)
+	if next := s.waiting.before(l.key, place); next != "" {
+		holder := l.head
+		holder.ActiveRun = cmp.Or(holder.ActiveRun, next)
+		return errRunActive(&holder)
+	}
+	if active {
+		return s.closeExpired(ctx, l)
+	}
+	return nil
 }
 
 // begin queues an announced run: its input, its row, its lease.

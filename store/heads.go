@@ -18,9 +18,9 @@ import (
 const sqlHeads = `
 WITH input AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
-                         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[])
+                         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::boolean[])
         AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
-              runs, expect_version, expect_fence, run_started)
+              runs, expect_version, expect_fence, run_started, expect_expired)
 ), locked AS MATERIALIZED (
     SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
     ORDER BY t.thread_key FOR NO KEY UPDATE OF t
@@ -39,6 +39,7 @@ WITH input AS (
         runs = i.runs
     FROM locked i
     WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence
+      AND (t.lease_expires_at < now() OR NOT i.expect_expired)
     RETURNING t.thread_key, t.lease_expires_at
 )`
 
@@ -51,8 +52,8 @@ const sqlAppend = sqlHeads + `, segments AS (
                               first_offset, next_offset, codec, entries, size)
     SELECT s.thread_key, s.first_version, s.last_version, s.run_id, s.stream_id,
            s.first_offset, s.next_offset, s.codec, s.entries, s.size
-    FROM unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::text[], $17::text[],
-                $18::bigint[], $19::bigint[], $20::smallint[], $21::bytea[], $22::bigint[])
+    FROM unnest($14::uuid[], $15::bigint[], $16::bigint[], $17::text[], $18::text[],
+                $19::bigint[], $20::bigint[], $21::smallint[], $22::bytea[], $23::bigint[])
         AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)
     JOIN heads h ON h.thread_key = s.thread_key
 )
@@ -144,6 +145,7 @@ func headArgs(commits []*Commit) []any {
 		column(commits, func(c *Commit) int64 { return bigint(c.ExpectVersion) }),
 		column(commits, func(c *Commit) int64 { return bigint(c.ExpectFence) }),
 		column(commits, func(c *Commit) bool { return c.RunStarted }),
+		column(commits, func(c *Commit) bool { return c.ExpectExpired }),
 	)
 }
 

@@ -254,6 +254,13 @@ func (m *modelCheck) compare(t *rapid.T) {
 			one, err1 := s.Log(context.Background(), key, from, 0)
 			return dumpLog(all) + "\n" + dumpLog(one), errors.Join(err, err1)
 		},
+		"since": func(s store.Store, key store.Key) (string, error) {
+			news, err := s.Since(context.Background(), key, from, 40)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("%s\n%d\n%s", dumpHead(news.Head), news.Fold.Version, dumpLog(news.Tail)), nil
+		},
 		"stream": func(s store.Store, key store.Key) (string, error) {
 			segments, err := s.Stream(context.Background(), key, modelRuns[from%5], from/3, from)
 			return dumpLog(segments), err

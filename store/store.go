@@ -27,6 +27,19 @@ type Store interface {
 	// Load reads what is needed to continue a thread: its head, its last fold, the log after that, its last run.
 	Load(ctx context.Context, key Key) (*Loaded, error)
 
+	// Since reads what has come since a version: as Load does, but the fold has nothing except its version, and the tail is
+	// the log after the given version, until the size of its entries exceeds maxBytes. A tail that does not reach the head's
+	// version, or whose first segment begins below the given one, was cut or merged.
+	Since(ctx context.Context, key Key, version uint64, maxBytes int) (*Loaded, error)
+
+	// Expired lists threads whose lease has ended by the database's clock and whose run is still active, in the order of
+	// their leases' ends: those after the given one, at most limit.
+	Expired(ctx context.Context, after ExpiredLease, limit int) ([]ExpiredLease, error)
+
+	// Fence raises a thread's fence if the run is active, so that nothing can be committed with the one it was granted. It
+	// does nothing otherwise.
+	Fence(ctx context.Context, key Key, runID string) error
+
 	// Head reads a thread's head alone.
 	Head(ctx context.Context, key Key) (Head, error)
 
@@ -114,6 +127,8 @@ type Commit struct {
 	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict. They are not compared for a
 	// Create.
 	ExpectVersion, ExpectFence uint64
+	// ExpectExpired is set if the head's lease must have ended by the database's clock, or the result is ErrConflict.
+	ExpectExpired bool
 
 	// The head afterwards. With an ActiveRun its lease lasts at least half of LeaseTTL from now: it is written anew
 	// when Fence changes or when less than half is left.
@@ -186,6 +201,13 @@ func (s *Segment) CommitTime(version uint64) time.Time {
 		}
 	}
 	return s.CommittedAt
+}
+
+// ExpiredLease names a thread by its lease that has ended. The zero value comes before all others.
+type ExpiredLease struct {
+	ExpiresAt time.Time
+	Key       Key
+	ThreadID  string
 }
 
 // RunPlace names a run by its thread and its ordinal.

@@ -21,7 +21,7 @@ type Options struct {
 	Plain bool
 }
 
-// Step is one thing that happens to the thread. Exactly one of Input, Await, Event and Abandon is set.
+// Step is one thing that happens to the thread. Exactly one of Input, Await, Event, Abandon and End is set.
 type Step struct {
 	// Input is the RunAgentInput that the application starts a run with.
 	Input []byte
@@ -31,6 +31,8 @@ type Step struct {
 	Event []byte
 	// Abandon is true when the producer goes away without a terminal event.
 	Abandon bool
+	// End is true when somebody ends the run, or gives up the interrupts that it left open. Its stream is over.
+	End bool
 }
 
 // Stream generates the steps of one thread. Without faults every event is accepted and every input starts a run, if
@@ -122,6 +124,10 @@ func (p *producer) input(id string) []byte {
 func (p *producer) finish() {
 	switch p.number("ending", 0, 9) {
 	case 0:
+		if p.chance(40) {
+			p.endByRequest()
+			return
+		}
 		p.steps = append(p.steps, Step{Abandon: true})
 		return
 	case 1:
@@ -134,7 +140,17 @@ func (p *producer) finish() {
 			p.interrupts = nil
 		}
 	}
+	if p.chance(5) || len(p.interrupts) > 0 && p.chance(20) {
+		p.endByRequest()
+		return
+	}
 	p.chain = p.chance(30)
+}
+
+// endByRequest ends a run that is open, or one whose interrupts are; otherwise it does nothing.
+func (p *producer) endByRequest() {
+	p.steps = append(p.steps, Step{End: true})
+	p.interrupts = nil
 }
 
 func (p *producer) finished() {

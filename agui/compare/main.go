@@ -66,6 +66,8 @@ func fold(seed int, steps []aguitest.Step) *thread {
 			t.Streams = append(t.Streams, now)
 		case step.Abandon:
 			th.Truncate(agui.LeaseExpired)
+		case step.End:
+			th.End("")
 		case now.Refused < 0:
 			now.apply(th, step.Event)
 		}

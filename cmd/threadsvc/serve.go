@@ -31,7 +31,7 @@ const msgServing = "serving"
 type serveFlags struct {
 	listen, debugAddress, databaseURL, dataDir string
 	maxEvent, maxState, maxContext, cacheBytes byteSize
-	leaseTTL, drainTimeout                     time.Duration
+	leaseTTL, reapInterval, drainTimeout       time.Duration
 	maxConns                                   int32
 	migrate                                    bool
 	log                                        logFlags
@@ -75,6 +75,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	sizeVar(f, &s.maxContext, "max-context-bytes", int64(limits.Context), "most that a thread's state and messages may take together, in bytes of JSON")
 	sizeVar(f, &s.cacheBytes, "cache-bytes", 256<<20, "memory for idle threads, in bytes")
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 30*time.Second, "how long a run's lease lasts without an append, a `duration` up to 1h")
+	f.DurationVar(&s.reapInterval, "reap-interval", 5*time.Second, "how often runs whose lease has ended are looked for and closed, a `duration`; below 0 means never")
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long a shutdown waits for calls under way, a `duration`")
 	s.log.add(f)
 }
@@ -173,6 +174,7 @@ func prepare(ctx context.Context, flags serveFlags, db *database) error {
 func serveOn(ctx context.Context, listener net.Listener, flags serveFlags, db *database, log *slog.Logger) error {
 	svc := service.New(db.store, service.Config{
 		Limits: flags.limits(), LeaseTTL: flags.leaseTTL, CacheBytes: int64(flags.cacheBytes), Logger: log,
+		Reads: max(1, int(flags.maxConns)/2), ReapInterval: flags.reapInterval,
 	})
 	defer svc.Close()
 	defer context.AfterFunc(ctx, func() { log.Info("draining", "timeout", flags.drainTimeout) })()

@@ -36,7 +36,7 @@ func (m *Memory) Commit(ctx context.Context, commits []*store.Commit) []store.Re
 
 func (m *Memory) commit(c *store.Commit, now time.Time) store.Result {
 	t := m.threads[c.Key]
-	if err := check(t, c); err != nil {
+	if err := check(t, c, now); err != nil {
 		return store.Result{Err: err}
 	}
 	if c.Create != nil {
@@ -56,7 +56,7 @@ func (m *Memory) commit(c *store.Commit, now time.Time) store.Result {
 }
 
 // check finds what keeps a commit from being written, so that writing it cannot fail halfway.
-func check(t *thread, c *store.Commit) error {
+func check(t *thread, c *store.Commit, now time.Time) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -66,6 +66,9 @@ func check(t *thread, c *store.Commit) error {
 	taken := map[string]bool{}
 	if t != nil {
 		if t.head.Version != c.ExpectVersion || t.head.Fence != c.ExpectFence {
+			return store.ErrConflict
+		}
+		if c.ExpectExpired && !t.headAt(now).LeaseExpired {
 			return store.ErrConflict
 		}
 		for _, r := range t.runs {

@@ -37,14 +37,14 @@ const (
 	// events before it are durable ("next_offset", "version"), and the run was closed as failed ("run_closed").
 	ErrorReason_ERROR_REASON_PROTOCOL_VIOLATION ErrorReason = 3
 	// ERROR_REASON_LIMIT_EXCEEDED: RESOURCE_EXHAUSTED. An event or input exceeds a limit ("code", "offset", "path"). The
-	// run stays open; another event may take the offset.
+	// run stays open; another event may take the offset. A whole message of gRPC that is too large has a code alone.
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 4
 	// ERROR_REASON_THREAD_NOT_FOUND: NOT_FOUND.
 	ErrorReason_ERROR_REASON_THREAD_NOT_FOUND ErrorReason = 5
 	// ERROR_REASON_THREAD_EXISTS: ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_THREAD_EXISTS ErrorReason = 6
 	// ERROR_REASON_RUN_NOT_FOUND: NOT_FOUND. Nobody started the run, and the batch does not open it: it has a fencing token,
-	// or no events.
+	// or no events. Or nobody has ever had the run that is to be ended.
 	ErrorReason_ERROR_REASON_RUN_NOT_FOUND ErrorReason = 7
 	// ERROR_REASON_RUN_EXISTS: ALREADY_EXISTS. The run id was used before with another input.
 	ErrorReason_ERROR_REASON_RUN_EXISTS ErrorReason = 8
@@ -85,7 +85,8 @@ const (
 	// on from "from_version".
 	ErrorReason_ERROR_REASON_READER_TOO_SLOW ErrorReason = 24
 	// ERROR_REASON_DEADLINE_EXCEEDED: DEADLINE_EXCEEDED. The call's deadline passed. Events that were not acknowledged may
-	// or may not be durable; sending them again is harmless.
+	// or may not be durable; sending them again is harmless. A call that waited for a run to end is told of it ("active_run",
+	// "lease_expires_at").
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 25
 	// ERROR_REASON_CANCELLED: CANCELLED. The caller left.
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 26

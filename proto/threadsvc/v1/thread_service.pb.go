@@ -37,12 +37,19 @@ type ActiveRunPolicy int32
 const (
 	// ACTIVE_RUN_POLICY_UNSPECIFIED means ACTIVE_RUN_POLICY_REJECT.
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_UNSPECIFIED ActiveRunPolicy = 0
-	// ACTIVE_RUN_POLICY_REJECT answers FAILED_PRECONDITION with the holder and its expiry.
+	// ACTIVE_RUN_POLICY_REJECT answers FAILED_PRECONDITION with the holder and its expiry. It does so too while others wait
+	// for their turn on the same server, even in the moment between two runs: the run named is the next one then, and has no
+	// expiry.
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_REJECT ActiveRunPolicy = 1
-	// ACTIVE_RUN_POLICY_TAKE_OVER closes the active run as truncated. Its writer can append nothing more.
+	// ACTIVE_RUN_POLICY_TAKE_OVER closes the active run as truncated. Its writer can append nothing more. It goes before those
+	// who wait.
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER ActiveRunPolicy = 2
 	// ACTIVE_RUN_POLICY_WAIT waits until the active run has ended or its lease has expired, but no longer than the call's
-	// deadline. Of those who wait on one server, who came first goes first. The queue of a thread is bounded.
+	// deadline. Of those who wait on one server, who came first goes first; between servers there is no order. Only calls of
+	// StartRun are in the queue: a run that nobody started is opened by its RUN_STARTED whenever none is active. The queue of a
+	// thread is bounded, and so is the number of calls that wait on a server. A call that is still waiting shortly before its
+	// deadline is answered DEADLINE_EXCEEDED with the holder and its expiry. What else may refuse a run is judged anew when
+	// its turn comes.
 	ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT ActiveRunPolicy = 3
 )
 
@@ -157,7 +164,10 @@ const (
 	// STARTING_STATE_CURRENT is the thread's state, whoever touched it last.
 	StartingState_STARTING_STATE_CURRENT StartingState = 1
 	// STARTING_STATE_LAST_COMPLETED is the state as it was when the last run with an ordinary end was over (or as the thread
-	// was created, if there is none): what runs without one did to it is taken back, by an entry of the log. Messages stay.
+	// was created, if there is none): what runs without one did to it, and the state changes they were started with, are
+	// taken back, by the entry of this run's input, which holds the whole state. Messages stay. An ordinary end is a
+	// RUN_FINISHED that no RUN_ERROR followed, whatever its outcome: finished, interrupted and cancelled runs have one, failed
+	// and truncated ones do not. It belongs to the run's input, which must be the same when the request is repeated.
 	StartingState_STARTING_STATE_LAST_COMPLETED StartingState = 2
 )
 

@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const sqlFoldVersion = `
+SELECT version FROM folds
+WHERE thread_key = $1`
+
+// Since implements Store. It reads in one snapshot; its cost is that of what it returns.
+func (p *Postgres) Since(ctx context.Context, key Key, version uint64, maxBytes int) (*Loaded, error) {
+	var heads []Head
+	var folds []uint64
+	var tail []Segment
+	var runs []Run
+	err := retry(ctx, safeRead, func() error {
+		heads, folds, tail, runs = nil, nil, nil, nil
+		batch := &pgx.Batch{}
+		batch.Queue(sqlHead, uuid(key)).Query(collect(&heads, scanHead))
+		batch.Queue(sqlFoldVersion, uuid(key)).Query(collect(&folds, pgx.RowTo[uint64]))
+		batch.Queue(sqlLog, uuid(key), bigint(version+1), int64(maxBytes)).Query(collect(&tail, scanSegment))
+		batch.Queue(sqlLastRun, uuid(key)).Query(collect(&runs, scanRun))
+		return p.snapshot(ctx, batch)
+	})
+	if err != nil {
+		return nil, classify(err)
+	}
+	if len(heads) == 0 {
+		return nil, ErrNotFound
+	}
+	if err := p.inlineAll(ctx, key, tail); err != nil {
+		return nil, err
+	}
+	loaded := &Loaded{Head: heads[0], Tail: tail}
+	if len(folds) > 0 {
+		loaded.Fold.Version = folds[0]
+	}
+	if len(runs) > 0 {
+		loaded.LastRun = &runs[0]
+	}
+	return loaded, nil
+}
