@@ -31,6 +31,7 @@ type committer struct {
 	store store.Store
 	cfg   Config
 	cache *cache
+	tails *tails
 
 	mu      sync.Mutex
 	ready   *sync.Cond
@@ -39,8 +40,8 @@ type committer struct {
 	workers sync.WaitGroup
 }
 
-func newCommitter(st store.Store, cfg Config, c *cache) *committer {
-	w := &committer{store: st, cfg: cfg, cache: c}
+func newCommitter(st store.Store, cfg Config, c *cache, t *tails) *committer {
+	w := &committer{store: st, cfg: cfg, cache: c, tails: t}
 	w.ready = sync.NewCond(&w.mu)
 	w.workers.Add(cfg.Committers)
 	for range cfg.Committers {
@@ -141,6 +142,12 @@ func (w *committer) finish(l *live, result store.Result) {
 	defer l.release()
 	done, next := l.inflight, l.queued
 	l.inflight = nil
+	if result.Err == nil {
+		if done.commit.Create != nil {
+			l.head.CreatedAt = result.CommittedAt
+		}
+		w.tails.committed(l.head.CreatedAt, &done.commit, result.CommittedAt)
+	}
 	done.recycle()
 	done.result = result
 	close(done.done)
