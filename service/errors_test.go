@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/status"
 
@@ -156,6 +157,13 @@ var provocations = map[string]func(c *conversation) error{
 		server := startNode(c.t, openStore(c.t, storetest.Database(c.t)), service.Config{})
 		server.service.Drain()
 		_, err := appendBatch(c.t.Context(), dial(c.t, server.address), handle("t1", "r1", 0), 0, runStarted("t1", "r1"))
+		return err
+	},
+	"READER_TOO_SLOW": func(c *conversation) error {
+		node := startNode(c.t, openStore(c.t, storetest.Database(c.t)), service.Config{ReaderTimeout: 100 * time.Millisecond})
+		other := converse(c.t, dial(c.t, node.address), "t1")
+		other.open("r1", textStart("m"))
+		_, err := slowReader(other, node)
 		return err
 	},
 	"INTERNAL": func(c *conversation) error {

@@ -2406,8 +2406,8 @@ type ReadLogResponse struct {
 	// Ranges of versions that are stored but cannot be read.
 	Unreadable []*UnreadableRange `protobuf:"bytes,2,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	// When following: the thread's version once all that was there has been sent; 0 in the other messages. It comes at least
-	// once, after the entries that were stored when the call began, in a message of its own (which is empty if the thread has
-	// no entries), and again when a caller who had fallen behind has made up for it.
+	// once, after the entries that were stored when the call began, in a message of its own, and again when a caller who had
+	// fallen behind has made up for it.
 	CaughtUpVersion uint64 `protobuf:"varint,3,opt,name=caught_up_version,json=caughtUpVersion,proto3" json:"caught_up_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
