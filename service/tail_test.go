@@ -44,10 +44,16 @@ func (r *reader) receive() error {
 			return fmt.Errorf("caught up at version %d, before %d has come", v, r.next)
 		}
 	}
-	for _, m := range msg.GetUnreadable() {
-		r.missing, r.next = append(r.missing, m), m.GetLastVersion()+1
+	missing := msg.GetUnreadable()
+	passOver := func() {
+		for len(missing) > 0 && missing[0].GetFirstVersion() == r.next {
+			r.missing, r.next = append(r.missing, missing[0]), missing[0].GetLastVersion()+1
+			missing = missing[1:]
+		}
 	}
+	defer passOver()
 	for _, e := range msg.GetEntries() {
+		passOver()
 		if e.GetVersion() != r.next {
 			return fmt.Errorf("version %d came, want %d", e.GetVersion(), r.next)
 		}
