@@ -39,11 +39,19 @@ func TestMain(m *testing.M) {
 var insecurely = grpc.WithTransportCredentials(insecure.NewCredentials())
 
 // dial returns a client of one or several addresses.
-func dial(t testing.TB, target string, cfg client.Config) *client.Client {
+func dial(t testing.TB, target string, cfg client.Config, opts ...grpc.DialOption) *client.Client {
 	t.Helper()
-	c := must(client.Dial(target, cfg, insecurely))(t)
+	c := must(client.Dial(target, cfg, append(opts, insecurely)...))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// counting counts the streams that a client opens.
+func counting(streams *atomic.Int64) grpc.DialOption {
+	return grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		streams.Add(1)
+		return open(ctx, desc, conn, method, opts...)
+	})
 }
 
 // newClient is a client of a server of the test's own.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,7 +102,8 @@ func TestConnectionCutAtRandom(t *testing.T) {
 		thread := fmt.Sprint("t", i)
 		p := startProxy(t, node.Address)
 		all.Go(func() {
-			c := dial(t, p.address, client.Config{})
+			var streams atomic.Int64
+			c := dial(t, p.address, client.Config{}, counting(&streams))
 			run, err := c.StartRun(t.Context(), request(thread, "r1"))
 			if err != nil {
 				t.Error(err)
@@ -124,6 +126,9 @@ func TestConnectionCutAtRandom(t *testing.T) {
 			}
 			if err := w.Close(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if n := streams.Load(); n < 4 {
+				t.Errorf("%d streams: the connection was hardly ever cut", n)
 			}
 			wantEvents(t, dial(t, node.Address, client.Config{}), thread, "r1", sent)
 		})
