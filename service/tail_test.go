@@ -18,9 +18,11 @@ import (
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
 
+type logStream = grpc.ServerStreamingClient[threadsvcv1.ReadLogResponse]
+
 // reader follows a log and checks that every version comes once and in order.
 type reader struct {
-	stream   grpc.ServerStreamingClient[threadsvcv1.ReadLogResponse]
+	stream   logStream
 	next     uint64 // the version that has to come next
 	entries  []*threadsvcv1.LogEntry
 	missing  []*threadsvcv1.UnreadableRange
