@@ -10,6 +10,9 @@ import (
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 5 * time.Second
+	// settled is how long after a failure another one is a new beginning, whether anything was heard meanwhile or not: a
+	// connection without traffic has nothing to say. It is longer than any pause and attempt to connect take.
+	settled = time.Minute
 )
 
 // pauses are the waits between attempts: each up to twice as long as the one before, at random, so that many clients do
@@ -18,6 +21,7 @@ type pauses struct {
 	limit   time.Duration
 	next    time.Duration
 	failing time.Time // since when nothing succeeds; zero before the first failure
+	last    time.Time // the last failure
 }
 
 // reset begins anew after a success.
@@ -26,7 +30,10 @@ func (p *pauses) reset() { p.next, p.failing = 0, time.Time{} }
 // after waits after a failure. It returns an error if there is to be no other attempt.
 func (p *pauses) after(ctx context.Context, failure error) error {
 	now := time.Now()
-	if p.failing.IsZero() {
+	if now.Sub(p.last) > settled {
+		p.reset()
+	}
+	if p.last = now; p.failing.IsZero() {
 		p.failing = now
 	}
 	if now.Sub(p.failing) > p.limit {

@@ -56,13 +56,14 @@ type logReader struct {
 	next    uint64                // the version that comes next
 	created time.Time             // when the thread was made; zero until it is known
 	part    *threadsvcv1.LogEntry // an entry whose payload goes on
+	heard   bool                  // the present call has brought something
 }
 
 // run reads until the log ends, the loop is left, or nothing more can be read.
 func (r *logReader) run(ctx context.Context) error {
 	p := pauses{limit: r.client.cfg.RetryFor}
 	for {
-		before := r.next
+		r.heard = false
 		err := r.call(ctx)
 		switch {
 		case errors.Is(err, errLeft), err == nil && !r.req.GetFollow():
@@ -73,7 +74,7 @@ func (r *logReader) run(ctx context.Context) error {
 		if !resumable(err) || ctx.Err() != nil {
 			return typed(ctx, err)
 		}
-		if r.next != before {
+		if r.heard {
 			p.reset()
 		}
 		if err := p.after(ctx, err); err != nil {
@@ -101,6 +102,7 @@ func (r *logReader) call(ctx context.Context) error {
 			err = r.checkThread(ctx)
 		}
 		if err == nil {
+			r.heard = true
 			err = r.take(message)
 		}
 		if err != nil {

@@ -25,7 +25,7 @@ type WriterOptions struct {
 	// AckDelay is how long the server may gather events before it commits them; 0 means not at all.
 	AckDelay time.Duration
 	// OnAck, if set, is told what is durable, in order, with the warnings of what was just committed. It must not block
-	// for long: nothing is acknowledged meanwhile.
+	// for long, since nothing is acknowledged meanwhile, nor close the writer.
 	OnAck func(*threadsvcv1.Progress)
 }
 
