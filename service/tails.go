@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,7 +120,7 @@ func (h *tails) lose(t *tail) {
 }
 
 // committed is told of every commit of this server, with the time the thread was made. It may keep the memory of the
-// commit's segments, which it takes out of it then.
+// commit's entries, which it takes out of it then.
 func (h *tails) committed(created time.Time, c *store.Commit, at time.Time) {
 	if h.followed.Load() == 0 {
 		return
@@ -133,24 +134,25 @@ func (h *tails) committed(created time.Time, c *store.Commit, at time.Time) {
 	case created.After(t.created):
 		h.lose(t)
 	case len(c.Segments) > 0 && c.Segments[0].FirstVersion == t.end+1:
-		segments := c.Segments
-		c.Segments = nil
-		for i := range segments {
-			segments[i].CommittedAt = at
-			segments[i].Entries = fitted(segments[i].Entries)
-		}
-		h.keep(t, segments)
+		h.keep(t, taken(c.Segments, at))
 	default:
 		t.note(c.Version)
 	}
 }
 
-// fitted is a buffer that is not much larger than what it holds.
-func fitted(buffer []byte) []byte {
-	if 2*len(buffer) < cap(buffer) {
-		return bytes.Clone(buffer)
+// taken are committed segments that can be kept: of buffers that are mostly empty a copy, so that they can be used again,
+// the others themselves, which the commit no longer has then.
+func taken(committed []store.Segment, at time.Time) []store.Segment {
+	segments := slices.Clone(committed)
+	for i := range segments {
+		segments[i].CommittedAt = at
+		if entries := segments[i].Entries; 2*len(entries) < cap(entries) {
+			segments[i].Entries = bytes.Clone(entries)
+		} else {
+			committed[i].Entries = nil
+		}
 	}
-	return buffer
+	return segments
 }
 
 // note tells the followers that the log is committed up to a version. mu must be held.
