@@ -36,6 +36,7 @@ type committer struct {
 	cfg   Config
 	cache *cache
 	ended func(store.Key) // told of threads without an active run, after a commit
+	tails *tails
 
 	mu      sync.Mutex
 	ready   *sync.Cond
@@ -56,8 +57,8 @@ const (
 	longCommit = 10 * time.Millisecond
 )
 
-func newCommitter(st store.Store, cfg Config, c *cache, ended func(store.Key)) *committer {
-	w := &committer{store: st, cfg: cfg, cache: c, ended: ended}
+func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(store.Key)) *committer {
+	w := &committer{store: st, cfg: cfg, cache: c, tails: t, ended: ended}
 	w.ready = sync.NewCond(&w.mu)
 	w.nudge = time.AfterFunc(longCommit, w.ready.Signal)
 	w.workers.Add(cfg.Committers)
@@ -173,6 +174,12 @@ func (w *committer) finish(l *live, result store.Result) {
 	defer l.release()
 	done, next := l.inflight, l.queued
 	l.inflight = nil
+	if result.Err == nil {
+		if done.commit.Create != nil {
+			l.head.CreatedAt = result.CommittedAt
+		}
+		w.tails.committed(l.head.CreatedAt, &done.commit, result.CommittedAt)
+	}
 	done.recycle()
 	done.result = result
 	close(done.done)

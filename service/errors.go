@@ -77,6 +77,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_WAIT_QUEUE_FULL:       codes.ResourceExhausted,
 	threadsvcv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:     codes.DeadlineExceeded,
 	threadsvcv1.ErrorReason_ERROR_REASON_CANCELLED:             codes.Canceled,
+	threadsvcv1.ErrorReason_ERROR_REASON_READER_TOO_SLOW:       codes.Aborted,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service

@@ -177,6 +177,13 @@ var provocations = map[string]func(c *conversation) error{
 		_, _, err := startRun(c.t.Context(), dial(c.t, left.address), c.request("r1"))
 		return err
 	},
+	"READER_TOO_SLOW": func(c *conversation) error {
+		node := startNode(c.t, openStore(c.t, storetest.Database(c.t)), service.Config{ReaderTimeout: 100 * time.Millisecond})
+		other := converse(c.t, dial(c.t, node.address), "t1")
+		other.open("r1", textStart("m"))
+		_, err := slowReader(other, node)
+		return err
+	},
 	"INTERNAL": func(c *conversation) error {
 		other, db := ownDatabase(c.t, service.Config{})
 		other.record("r1", stateSnapshot(`"hunter2"`))

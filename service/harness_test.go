@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/service"
+	"github.com/threadsvc/threadsvc/service/servicetest"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
@@ -38,14 +38,7 @@ func serveDatabase(t testing.TB, url string, cfg service.Config) threadsvcv1.Thr
 	return dial(t, startNode(t, openStore(t, url), cfg).address)
 }
 
-func openStore(t testing.TB, url string) *store.Postgres {
-	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: url, MaxConns: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db
-}
+func openStore(t testing.TB, url string) *store.Postgres { return servicetest.OpenStore(t, url) }
 
 // node is a server within the test's process.
 type node struct {
@@ -59,28 +52,8 @@ type node struct {
 // startNode serves a store, which it takes over.
 func startNode(t testing.TB, db store.Store, cfg service.Config) *node {
 	t.Helper()
-	s := service.New(db, cfg)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	server := service.NewServer(s, service.ServerConfig{DrainTimeout: 5 * time.Second, HealthInterval: 50 * time.Millisecond})
-	go func() { served <- server.Serve(ctx, listener) }()
-	stop := sync.OnceValue(func() error {
-		cancel()
-		err := <-served
-		s.Close()
-		db.Close()
-		return err
-	})
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	return &node{address: listener.Addr().String(), service: s, stop: stop}
+	n := servicetest.Start(t, db, cfg)
+	return &node{address: n.Address, service: n.Service, stop: n.Stop}
 }
 
 func dial(t testing.TB, address string, options ...grpc.DialOption) threadsvcv1.ThreadServiceClient {

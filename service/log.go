@@ -35,6 +35,9 @@ func (s *Service) readLog(ctx context.Context, req *threadsvcv1.ReadLogRequest, 
 	if err != nil {
 		return err
 	}
+	if req.GetFollow() {
+		return s.follow(ctx, key, max(req.GetFromVersion(), 1), send)
+	}
 	head, err := s.head(ctx, key)
 	if err != nil {
 		return err

@@ -43,9 +43,12 @@ func TestServerLeavesNothingRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
+	follower := c.follow(0)
+	c.until(follower, 3)
 	if err := server.stop(); err != nil {
 		t.Fatal(err)
 	}
+	wantReason(t, follower.until(100), codes.Unavailable, "SHUTTING_DOWN")
 	for _, p := range []*producer{idle, busy} {
 		_, err := p.stream.Recv()
 		wantReason(t, err, codes.Unavailable, "SHUTTING_DOWN")

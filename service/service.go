@@ -44,7 +44,13 @@ type Config struct {
 	MergeRate int64
 	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
 	Window int
-	Logger *slog.Logger
+	// TailPoll is how often the store is asked what other servers have committed to the threads that are followed here.
+	// TailBytes bounds the memory of what followers share. ReaderTimeout is how long a follower may leave a message
+	// unread before it is cut off.
+	TailPoll      time.Duration
+	TailBytes     int
+	ReaderTimeout time.Duration
+	Logger        *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -64,6 +70,9 @@ func (c Config) withDefaults() Config {
 	orElse(&c.ReapGrace, c.LeaseTTL)
 	orElse(&c.MergeRate, 16<<20)
 	orElse(&c.Window, 64)
+	orElse(&c.TailPoll, 50*time.Millisecond)
+	orElse(&c.TailBytes, 64<<20)
+	orElse(&c.ReaderTimeout, 30*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -89,10 +98,11 @@ type Service struct {
 	reaper    *reaper
 	reads     gate
 	waiting   *waitRoom
+	tails     *tails
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
-	streams  sync.WaitGroup // receivers of AppendEvents
+	streams  sync.WaitGroup // receivers of AppendEvents, senders of ReadLog
 }
 
 // New returns a service on a store, which stays the caller's.
@@ -100,9 +110,10 @@ func New(st store.Store, cfg Config) *Service {
 	cfg = cfg.withDefaults()
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
 	s.cache = newCache(cfg.CacheBytes)
+	s.tails = newTails(st, cfg)
 	s.reads = newGate(cfg.Reads)
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
-	s.committer = newCommitter(st, cfg, s.cache, s.waiting.ended)
+	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended)
 	s.merger = newMerger(st, cfg)
 	s.reaper = newReaper(s)
 	return s
@@ -119,6 +130,7 @@ func (s *Service) Close() {
 	s.reaper.close()
 	s.merger.close()
 	s.committer.close()
+	s.tails.close()
 }
 
 func (s *Service) draining() bool {

@@ -43,6 +43,9 @@ type Store interface {
 	// Head reads a thread's head alone.
 	Head(ctx context.Context, key Key) (Head, error)
 
+	// Positions reads how far the logs of many threads go, in one statement. Threads that do not exist are left out.
+	Positions(ctx context.Context, keys []Key) (map[Key]Position, error)
+
 	// Threads lists the heads of a tenant's threads by the start of their last run, newest first.
 	Threads(ctx context.Context, query ThreadQuery) ([]Head, error)
 

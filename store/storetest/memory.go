@@ -99,6 +99,19 @@ func (m *Memory) Head(_ context.Context, key store.Key) (head store.Head, err er
 	return head, err
 }
 
+// Positions implements store.Store.
+func (m *Memory) Positions(ctx context.Context, keys []store.Key) (map[store.Key]store.Position, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	positions := map[store.Key]store.Position{}
+	for _, key := range keys {
+		if t := m.threads[key]; t != nil {
+			positions[key] = store.Position{Version: t.head.Version, CreatedAt: t.head.CreatedAt}
+		}
+	}
+	return positions, ctx.Err()
+}
+
 // Load implements store.Store.
 func (m *Memory) Load(_ context.Context, key store.Key) (loaded *store.Loaded, err error) {
 	err = m.read(key, func(t *thread) (err error) {

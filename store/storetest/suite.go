@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"metadata":                      testMetadata,
 		"delete":                        testDelete,
 		"tenants":                       testTenants,
+		"positions":                     testPositions,
 		"ended context":                 testEndedContext,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2347,10 +2347,11 @@ type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// The first version to return; 0 means 1.
+	// The first version to return; 0 means 1. When following, a version beyond the thread's next one is refused with
+	// INVALID_ARGUMENT: it cannot be a place where a reader of this thread stopped.
 	FromVersion uint64 `protobuf:"varint,2,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
 	// If true the answer goes on with what is committed later, and ends when the caller leaves. A caller that does not
-	// read is cut off with the version to go on from.
+	// read is cut off with ABORTED and the version to go on from. Entries that were on their way already may come before that.
 	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2415,7 +2416,8 @@ type ReadLogResponse struct {
 	// Ranges of versions that are stored but cannot be read.
 	Unreadable []*UnreadableRange `protobuf:"bytes,2,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	// When following: the thread's version once all that was there has been sent; 0 in the other messages. It comes at least
-	// once, after the entries that were stored when the call began.
+	// once, after the entries that were stored when the call began, in a message of its own, and again when a caller who had
+	// fallen behind has made up for it.
 	CaughtUpVersion uint64 `protobuf:"varint,3,opt,name=caught_up_version,json=caughtUpVersion,proto3" json:"caught_up_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -83,7 +83,9 @@ type ThreadServiceClient interface {
 	ListWarnings(ctx context.Context, in *ListWarningsRequest, opts ...grpc.CallOption) (*ListWarningsResponse, error)
 	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
 	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
-	// is committed.
+	// is committed. A thread that is deleted while it is followed ends the call with NOT_FOUND, also if another of the same
+	// name is made at once. A server that drains sends what is committed and then UNAVAILABLE with SHUTTING_DOWN. Whatever
+	// ended the call, it can be made again from the version after the last one that was received.
 	ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error)
 }
 
@@ -307,7 +309,9 @@ type ThreadServiceServer interface {
 	ListWarnings(context.Context, *ListWarningsRequest) (*ListWarningsResponse, error)
 	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
 	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
-	// is committed.
+	// is committed. A thread that is deleted while it is followed ends the call with NOT_FOUND, also if another of the same
+	// name is made at once. A server that drains sends what is committed and then UNAVAILABLE with SHUTTING_DOWN. Whatever
+	// ended the call, it can be made again from the version after the last one that was received.
 	ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error
 	mustEmbedUnimplementedThreadServiceServer()
 }
