@@ -2,7 +2,8 @@ package jsondoc
 
 import "slices"
 
-// value is a JSON value in a tree: a scalar as its literal, or a container. The zero value is no value at all.
+// value is a JSON value in a tree: a scalar as its literal, a container, or the text of one that is folded. The zero value
+// is no value at all.
 type value struct {
 	text string
 	node *container
@@ -50,6 +51,10 @@ func (v value) size() int {
 
 // height is the number of containers nested in v, itself included.
 func (v value) height() int {
+	if v.folded() {
+		_, height := skipContainer(v.text, 0)
+		return height
+	}
 	if v.node == nil {
 		return 0
 	}
