@@ -170,7 +170,7 @@ func (t *Thread) foldMark(m *Mark) {
 	switch m.Type {
 	case MarkRunTruncated, MarkRunFailed:
 		t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, nil
-		t.track.end(phaseClosed, false)
+		t.endRun(phaseClosed, false)
 	case MarkRunOpened:
 		t.await(m.RunID)
 	case MarkEventOmitted:
