@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
@@ -74,6 +75,14 @@ func unpack(codec int16, stored []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return plain, nil
+}
+
+// unpackCopy is unpack for what the driver will overwrite.
+func unpackCopy(codec int16, stored []byte) ([]byte, error) {
+	if codec == codecPlain {
+		return bytes.Clone(stored), nil
+	}
+	return unpack(codec, stored)
 }
 
 // unpackAll unpacks in place.

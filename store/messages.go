@@ -44,16 +44,3 @@ func messageArgs(rows []of[agui.StoredMessage]) []any {
 		bodies,
 	}
 }
-
-const sqlMessages = `
-SELECT position, message_id, role, codec, body FROM messages
-WHERE thread_key = $1
-ORDER BY position`
-
-func scanMessage(row pgx.CollectableRow) (m agui.StoredMessage, err error) {
-	var codec int16
-	if err := row.Scan(&m.Position, &m.ID, &m.Role, &codec, (*[]byte)(&m.Body)); err != nil {
-		return m, err
-	}
-	return m, unpackAll(codec, (*[]byte)(&m.Body))
-}

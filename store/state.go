@@ -107,10 +107,7 @@ func (s storedState) value() (agui.Value, error) {
 	if base == nil {
 		base = agui.Value("{}")
 	}
-	doc, err := jsondoc.Parse(base, stateLimits)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the state: %w", ErrCorrupt, err)
-	}
+	doc := jsondoc.Known(base, stateLimits)
 	for i, text := range s.patches {
 		patch, _, err := jsondoc.ParseKnownOps(text, stateLimits)
 		if err == nil {
@@ -139,21 +136,17 @@ func readStates(ctx context.Context, tx pgx.Tx, wanted map[Key]*stateWrite) (map
 	}
 	stored := map[Key]storedState{}
 	batch := &pgx.Batch{}
-	queueReadStates(batch, threads, stored)
-	return stored, tx.SendBatch(ctx, batch).Close()
-}
-
-func queueReadStates(batch *pgx.Batch, threads []pgtype.UUID, into map[Key]storedState) {
 	batch.Queue(sqlStates, threads).Query(eachPayload(func(key Key, doc agui.Value) {
-		s := into[key]
+		s := stored[key]
 		s.base = doc
-		into[key] = s
+		stored[key] = s
 	}))
 	batch.Queue(sqlStatePatches, threads).Query(eachPayload(func(key Key, patch agui.Value) {
-		s := into[key]
+		s := stored[key]
 		s.patches = append(s.patches, patch)
-		into[key] = s
+		stored[key] = s
 	}))
+	return stored, tx.SendBatch(ctx, batch).Close()
 }
 
 // eachPayload reads rows of thread_key, codec and a payload.

@@ -27,6 +27,10 @@ type Store interface {
 	// Load reads what is needed to continue a thread: its head, its last fold, the log after that, its last run.
 	Load(ctx context.Context, key Key) (*Loaded, error)
 
+	// Folded reads a thread's stored fold alone, and where the thread is: all that is needed to read a thread that nobody
+	// is writing to. Messages of the roles that are named are left out.
+	Folded(ctx context.Context, key Key, without ...agui.Role) (*Folded, error)
+
 	// Head reads a thread's head alone.
 	Head(ctx context.Context, key Key) (Head, error)
 

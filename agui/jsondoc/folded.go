@@ -1,6 +1,9 @@
 package jsondoc
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // A value read from a text that is known to be good stays text until a patch reaches into it: a folded container. Only the
 // levels on the way of a pointer are ever read, so that the cost of a patch to a stored document is a scan and no parse.
@@ -9,7 +12,7 @@ import "strings"
 // It copies text once. Of a text that is not JSON what can be found is found, and patches to the rest do not apply; no text
 // at all is null. lim bounds the patches applied later.
 func Known(text []byte, lim Limits) *Doc {
-	if len(text) == 0 {
+	if text = bytes.Trim(text, " \n\t\r"); len(text) == 0 {
 		text = []byte("null")
 	}
 	return &Doc{root: value{text: string(text)}, lim: lim.orDefaults(), taken: len(text)}

@@ -169,7 +169,7 @@ func testInput(t *testing.T, s store.Store) {
 	}
 	fold(`{"started":1}`)
 	must(t, s, w.finish(`{}`))
-	fold(`{"started":1}`)
+	fold("")
 
 	seen := w.start("r2", `{"passing":1}`)
 	seen.Opened[0].InputHash = [32]byte{}
