@@ -33,7 +33,7 @@ func queueMessages(batch *pgx.Batch, folding []*Commit) {
 func messageArgs(rows []of[agui.StoredMessage]) []any {
 	codecs, bodies := make([]int16, len(rows)), make([][]byte, len(rows))
 	for i, r := range rows {
-		codecs[i], bodies[i] = pack(r.row.Body)
+		codecs[i], bodies[i] = packFold(r.row.Body)
 	}
 	return []any{
 		keys(rows),

@@ -207,7 +207,7 @@ func payloadArgs[T any](rows []of[T], get func(*T) (uint64, agui.Value)) []any {
 	for i, r := range rows {
 		version, text := get(r.row)
 		versions[i] = bigint(version)
-		codecs[i], payloads[i] = pack(text)
+		codecs[i], payloads[i] = packFold(text)
 	}
 	return []any{keys(rows), versions, codecs, payloads}
 }
