@@ -2,20 +2,22 @@ package jsondoc
 
 import (
 	"bytes"
+	"slices"
 	"strings"
+	"unsafe"
 )
 
 // A value read from a text that is known to be good stays text until a patch reaches into it: a folded container. Only the
 // levels on the way of a pointer are ever read, so that the cost of a patch to a stored document is a scan and no parse.
 
 // Known reads a document from what AppendTo wrote before, without looking at it: a tree grows where patches reach into it.
-// It copies text once. Of a text that is not JSON what can be found is found, and patches to the rest do not apply; no text
-// at all is null. lim bounds the patches applied later.
+// It keeps text, which must not be changed from then on. Of a text that is not JSON what can be found is found, and patches
+// to the rest do not apply; no text at all is null. lim bounds the patches applied later.
 func Known(text []byte, lim Limits) *Doc {
 	if text = bytes.Trim(text, " \n\t\r"); len(text) == 0 {
 		text = []byte("null")
 	}
-	return &Doc{root: value{text: string(text)}, lim: lim.orDefaults(), taken: len(text)}
+	return &Doc{root: value{text: unsafe.String(&text[0], len(text))}, lim: lim.orDefaults(), taken: len(text)}
 }
 
 // folded reports whether v is a container that is still text.
@@ -49,7 +51,8 @@ func (d *Doc) open(at *location) *container {
 	return at.value.node
 }
 
-// readLevel reads the members or elements of a container and leaves these as text; nil if that is not possible.
+// readLevel reads the members or elements of a container and leaves these as text; nil if that is not possible. An object has
+// no index yet, and of a name that is repeated the first counts.
 func readLevel(text string) *container {
 	l := level{text: text, at: 1}
 	if text[0] == '{' {
@@ -76,9 +79,22 @@ func (l *level) object() *container {
 		if v.absent() {
 			return nil
 		}
-		c.merge(name{key: unquote(literal), literal: literal}, v)
+		if len(c.values) == sampled {
+			l.makeRoom(c)
+		}
+		c.values, c.fields.names = append(c.values, v), append(c.fields.names, name{key: unquote(literal), literal: literal})
 	}
 	return l.whole(c)
+}
+
+// sampled is the number of members from whose lengths that of the others is guessed.
+const sampled = 16
+
+// makeRoom makes room for as many members as the rest of the text may hold, so that long objects are not copied as they grow.
+func (l *level) makeRoom(c *container) {
+	rest := (len(l.text) - l.at) * (sampled + 1) / l.at
+	c.values = slices.Grow(c.values, rest)
+	c.fields.names = slices.Grow(c.fields.names, rest)
 }
 
 func (l *level) array() *container {

@@ -69,11 +69,10 @@ func TestKnownLimits(t *testing.T) {
 	})
 }
 
-// TestKnownSpreadsOut checks texts that AppendTo would not have written: white space and repeated names go where a patch
-// reaches in.
+// TestKnownSpreadsOut checks a text that AppendTo would not have written: white space goes where a patch reaches in.
 func TestKnownSpreadsOut(t *testing.T) {
 	t.Parallel()
-	d := Known([]byte("{ \"a\" : [ 1 , {\"b\" : \"]}\\\\\"} ] ,\n\"a\": {\"c\" : [ ] }, \"d\":[ ]}"), Limits{})
+	d := Known([]byte(" { \"b\" : [ 1 , {\"x\" : \"]}\\\\\"} ] ,\n\"a\": {\"c\" : [ ] }, \"d\":[ ]} "), Limits{})
 	p, err := ParsePatch([]byte(`[{"op":"add","path":"/a/c/-","value":7},{"op":"add","path":"/d/0","value":[]}]`), Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func TestKnownSpreadsOut(t *testing.T) {
 	if err := d.Apply(p); err != nil {
 		t.Fatal(err)
 	}
-	checkDoc(t, d, `{"a":{"c":[7]},"d":[[]]}`)
+	checkDoc(t, d, `{"b":[ 1 , {"x" : "]}\\"} ],"a":{"c":[7]},"d":[[]]}`)
 }
 
 // TestKnownReadsNoMoreThanThePath checks that what lies beside the way of a pointer stays text.
@@ -117,6 +116,40 @@ func FuzzKnown(f *testing.F) {
 			if got := d.AppendTo(nil); len(got) != d.Size() {
 				t.Fatalf("%q: Size() = %d, text has %d bytes: %q", text, d.Size(), len(got), got)
 			}
+		}
+	})
+}
+
+// TestKnownWideObject drives a wide object that was read without an index beyond the search that makes one.
+func TestKnownWideObject(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		members := modelObject{}
+		for i := range rapid.IntRange(indexThreshold-2, 60).Draw(t, "members") {
+			members = append(members, modelMember{fmt.Sprint("k", i), "1"})
+		}
+		root := any(members)
+		d := Known([]byte(modelText(root)), Limits{})
+		for range 60 {
+			path := fmt.Sprint("/k", rapid.IntRange(0, 70).Draw(t, "key"))
+			o := modelOp{op: rapid.SampledFrom([]string{"add", "remove", "replace"}).Draw(t, "op"), path: path, value: "2"}
+			text := `{"op":"` + o.op + `","path":` + quoted(path) + `,"value":2}`
+			fail := rapid.IntRange(0, 3).Draw(t, "fail") == 0
+			if fail {
+				text += `,{"op":"test","path":"","value":0}`
+			}
+			p, err := ParsePatch([]byte("["+text+"]"), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, modelErr := modelApply(root, o)
+			if err := d.Apply(p); (err == nil) != (modelErr == nil && !fail) {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if modelErr == nil && !fail {
+				root = after
+			}
+			checkDoc(t, d, modelText(root))
 		}
 	})
 }

@@ -21,8 +21,9 @@ type container struct {
 // removal is O(1) and can be undone; compact closes the gaps.
 type fields struct {
 	names []name
-	index map[string]int // slot by key; nil while there are few slots
+	index map[string]int // slot by key; nil while there are few slots, or few of many were looked for
 	dead  int            // empty slots
+	looks int            // how often a wide object without an index was searched
 }
 
 // name is a member name: unescaped (WTF-8), and as it is written.
@@ -30,6 +31,9 @@ type name struct{ key, literal string }
 
 // indexThreshold is the number of slots up to which comparing names one by one is as fast as a map.
 const indexThreshold = 12
+
+// looksThreshold is the number of searches that cost about as much as the making of an index.
+const looksThreshold = 16
 
 func newObject(capacity int) *container {
 	f := &fields{names: make([]name, 0, capacity)}
@@ -137,6 +141,9 @@ func (c *container) len() int {
 
 // find returns the slot of the member with that key, or -1.
 func (c *container) find(key string) int {
+	if c.wanting() {
+		c.reindex()
+	}
 	if c.fields.index != nil {
 		if i, ok := c.fields.index[key]; ok {
 			return i
@@ -149,6 +156,15 @@ func (c *container) find(key string) int {
 		}
 	}
 	return -1
+}
+
+// wanting reports whether an object that was read without an index has been searched so often that it pays to make one.
+func (c *container) wanting() bool {
+	if c.fields.index != nil || len(c.fields.names) <= indexThreshold {
+		return false
+	}
+	c.fields.looks++
+	return c.fields.looks > looksThreshold
 }
 
 // slot resolves a reference token to the slot of an existing value, or tells why there is none.
@@ -224,7 +240,7 @@ func (c *container) push(n name, v value) {
 	switch {
 	case f.index != nil:
 		f.index[n.key] = len(f.names) - 1
-	case len(f.names) > indexThreshold:
+	case len(f.names) == indexThreshold+1:
 		c.reindex()
 	}
 }
