@@ -126,7 +126,7 @@ func TestKnownWideObject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := modelObject{}
 		for i := range rapid.IntRange(indexThreshold-2, 60).Draw(t, "members") {
-			members = append(members, modelMember{fmt.Sprint("k", i), "1"})
+			members = append(members, modelMember{fmt.Sprint("k", i), quoted(fmt.Sprint("k", i)), "1"})
 		}
 		root := any(members)
 		d := Known([]byte(modelText(root)), Limits{})
