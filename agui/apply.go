@@ -178,7 +178,7 @@ func (t *Thread) foldMark(m *Mark) {
 	switch m.Type {
 	case MarkRunTruncated, MarkRunFailed:
 		t.track.Pending, t.track.Interrupts, t.track.Suspended = nil, nil, nil
-		t.track.end(phaseClosed, false)
+		t.endRun(phaseClosed, false)
 	case MarkInterruptsAbandoned:
 		t.track.abandon()
 	case MarkRunOpened:

@@ -7,7 +7,7 @@ type Fold struct {
 	Messages []StoredMessage
 	// Tracking is the opaque form of what the thread remembers of its runs.
 	Tracking []byte
-	// Input is the payload of the last run's input entry, nil if it had none.
+	// Input is the payload of the input entry of the run that is open, nil if it had none or no run is open.
 	Input Value
 }
 

@@ -35,6 +35,11 @@ func newMessages() messages {
 	return messages{byID: map[string]*Message{}, calls: map[string]callPlace{}, dirty: map[*Message]struct{}{}}
 }
 
+// reserve makes room for n messages in a list that is empty.
+func (l *messages) reserve(n int) {
+	l.order, l.byID = make([]*Message, 0, n), make(map[string]*Message, n)
+}
+
 // grew notes that a message has changed and by how much its size did.
 func (l *messages) grew(m *Message, by int) {
 	l.size += by

@@ -79,7 +79,7 @@ func (t *Thread) finishRun(a *Applied, ev *Event) {
 		}
 	}
 	a.Ended = ended
-	k.end(phaseFinished, true)
+	t.endRun(phaseFinished, true)
 }
 
 // failRun is RUN_ERROR: first of all, in the midst of a run, or late.
@@ -94,7 +94,13 @@ func (t *Thread) failRun(a *Applied, ev *Event) {
 	w.value("code", ev.Code)
 	a.Ended = &RunEnded{RunID: k.RunID, Ending: EndFailed, ProtocolVersion: k.ProtocolVersion, Usage: ev.Usage, Error: w.object()}
 	k.Pending, k.Interrupts, k.Suspended = nil, nil, nil
-	k.end(phaseFailed, false)
+	t.endRun(phaseFailed, false)
+}
+
+// endRun notes that the run is over, and forgets what it was started with.
+func (t *Thread) endRun(to phase, ordinary bool) {
+	t.track.end(to, ordinary)
+	t.input = nil
 }
 
 // unanswered derives the tool calls that the run started and that got no result in it, in their order.

@@ -35,8 +35,9 @@ func (t *Thread) RunInput(repair bool) RunInput {
 		w.value("parentRunId", memberOf(t.input, "parentRunId"))
 	}
 	w.string("protocolVersion", ProtocolVersion)
-	if state := t.stateText(); state != nil {
-		w.value("state", state)
+	if !t.stateIsNull() {
+		w.name("state")
+		w.text = t.State(w.text)
 	}
 	w.name("messages")
 	w.text, in.Repaired = t.appendMessages(w.text, repair)
@@ -45,13 +46,9 @@ func (t *Thread) RunInput(repair bool) RunInput {
 	return in
 }
 
-// stateText returns the state, nil if it is null, which a run input cannot say.
-func (t *Thread) stateText() Value {
-	state := t.State(nil)
-	if string(state) == "null" {
-		return nil
-	}
-	return state
+// stateIsNull reports whether the state is null, which a run input cannot say.
+func (t *Thread) stateIsNull() bool {
+	return t.stateSize() == len("null") && string(t.State(nil)) == "null"
 }
 
 // appendInput adds what the application brought for the open run. What it left out is written as empty where older

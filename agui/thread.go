@@ -2,7 +2,6 @@ package agui
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/threadsvc/threadsvc/agui/jsondoc"
@@ -22,7 +21,7 @@ type Thread struct {
 	state   *jsondoc.Doc // nil before anything has set it
 	msgs    messages
 	track   tracking
-	input   Value // payload of the last run's input entry
+	input   Value // payload of the open run's input entry
 
 	// What has happened to the state since the stored fold.
 	stateReplaced   bool
@@ -83,30 +82,22 @@ func NewThread(id string, lim Limits) *Thread {
 }
 
 // Restore returns the thread that a fold describes. The log's hash is that of the fold's version. The Thread keeps the
-// fold's texts.
+// fold's texts, which were checked when they came: no message and no part of the state is read before something asks for
+// what is in it.
 func Restore(id string, fold Fold, hash [32]byte, lim Limits) (*Thread, error) {
 	t := NewThread(id, lim)
 	t.version, t.hash, t.input = fold.Version, hash, fold.Input
 	if fold.State != nil {
-		t.replaying = true
-		doc, err := jsondoc.Parse(fold.State, t.docLimits())
-		t.replaying = false
-		if err != nil {
-			return nil, fmt.Errorf("agui: stored state: %w", err)
-		}
-		t.state = doc
+		t.state = jsondoc.Known(fold.State, t.docLimits())
 	}
 	track, err := decodeTracking(fold.Tracking)
 	if err != nil {
 		return nil, err
 	}
 	t.track = track
+	t.msgs.reserve(len(fold.Messages))
 	for _, stored := range fold.Messages {
-		m, err := parseMessage(stored.Body)
-		if err != nil {
-			return nil, fmt.Errorf("agui: stored message at position %d: %w", stored.Position, err)
-		}
-		m.Position, m.stored = stored.Position, true
+		m := restoreMessage(&stored)
 		t.msgs.order = append(t.msgs.order, m)
 		t.msgs.hold(m)
 		t.msgs.size += m.Size()
@@ -205,7 +196,7 @@ func (t *Thread) Settle() {
 	t.stateReplaced, t.statePatches, t.statePatchBytes = false, nil, 0
 }
 
-// Input is the payload of the last run's input entry, nil if it had none.
+// Input is the payload of the input entry of the run that is open, nil if it had none or no run is open.
 func (t *Thread) Input() Value { return t.input }
 
 // StateSize is the length of the state, in bytes of JSON.

@@ -5,7 +5,8 @@
 --     look across threads: the listing of a tenant's threads, and the searches for leases that have ended and for runs to
 --     be merged.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
---     they are stored: 0 as they are, 1 zstd. Compressed columns are EXTERNAL, since compressing twice gains nothing.
+--     they are stored: 0 as they are, 1 zstd, 4 S2 (folds). Compressed columns are EXTERNAL, since compressing twice gains
+--     nothing.
 --   * text holds identifiers only.
 --   * Times are the database's.
 
@@ -149,7 +150,7 @@ CREATE TABLE folds (
 
     CONSTRAINT folds_pkey PRIMARY KEY (thread_key),
     CONSTRAINT folds_version_valid CHECK (version >= 0),
-    CONSTRAINT folds_codec_valid CHECK (codec BETWEEN 0 AND 1),
+    CONSTRAINT folds_codec_valid CHECK (codec IN (0, 4)),
     CONSTRAINT folds_sizes_valid CHECK (state_size >= 0 AND patches_size >= 0)
 ) WITH (fillfactor = 70);
 
@@ -179,7 +180,7 @@ CREATE TABLE states (
 
     CONSTRAINT states_pkey PRIMARY KEY (thread_key),
     CONSTRAINT states_version_valid CHECK (version >= 0),
-    CONSTRAINT states_codec_valid CHECK (codec BETWEEN 0 AND 1)
+    CONSTRAINT states_codec_valid CHECK (codec IN (0, 4))
 );
 
 ALTER TABLE states ALTER COLUMN doc SET STORAGE EXTERNAL;
@@ -192,7 +193,7 @@ CREATE TABLE state_patches (
 
     CONSTRAINT state_patches_pkey PRIMARY KEY (thread_key, version),
     CONSTRAINT state_patches_version_valid CHECK (version >= 1),
-    CONSTRAINT state_patches_codec_valid CHECK (codec BETWEEN 0 AND 1)
+    CONSTRAINT state_patches_codec_valid CHECK (codec IN (0, 4))
 );
 
 ALTER TABLE state_patches ALTER COLUMN patch SET STORAGE EXTERNAL;

@@ -42,9 +42,32 @@ func (s *Service) snapshot(ctx context.Context, name *threadsvcv1.ThreadName) (*
 	return thread, loaded, err
 }
 
+// contextOf reads what a thread's context is made of. Of a thread that nobody is writing to that is the stored fold, without
+// what no context has; the log after the fold, or the input of an open run, are read if there are any.
+func (s *Service) contextOf(ctx context.Context, name *threadsvcv1.ThreadName) (*agui.Thread, error) {
+	key, err := threadKey(name, "thread")
+	if err != nil {
+		return nil, err
+	}
+	storeCtx, cancel := s.storeContext(ctx)
+	folded, err := s.store.Folded(storeCtx, key, agui.RoleActivity)
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	if folded.Current() {
+		thread, err := agui.Restore(name.GetThreadId(), folded.Fold, folded.Hash, s.cfg.Limits)
+		if err != nil || !thread.Running() {
+			return thread, err
+		}
+	}
+	thread, _, err := s.snapshot(ctx, name)
+	return thread, err
+}
+
 // GetContext implements the contract.
 func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsvcv1.ThreadService_GetContextServer) error {
-	thread, _, err := s.snapshot(stream.Context(), req.GetThread())
+	thread, err := s.contextOf(stream.Context(), req.GetThread())
 	if err != nil {
 		return statusOf(err, s.cfg.Logger).Err()
 	}

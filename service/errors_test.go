@@ -187,7 +187,7 @@ var provocations = map[string]func(c *conversation) error{
 	"INTERNAL": func(c *conversation) error {
 		other, db := ownDatabase(c.t, service.Config{})
 		other.record("r1", stateSnapshot(`"hunter2"`))
-		execSQL(c.t, db, `UPDATE states SET codec = 1`)
+		execSQL(c.t, db, `UPDATE states SET codec = 4`)
 		_, _, err := getContext(c.t.Context(), other.client, "t1")
 		return err
 	},

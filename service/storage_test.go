@@ -205,7 +205,7 @@ func TestCorruptedFoldIsAFaultOfTheService(t *testing.T) {
 	var logged bytes.Buffer
 	c, db := ownDatabase(t, service.Config{Logger: textLogger(&logged)})
 	c.record("r1", stateSnapshot(`{"secret":"hunter2"}`))
-	execSQL(t, db, `UPDATE states SET codec = 1`)
+	execSQL(t, db, `UPDATE states SET codec = 4`)
 	_, _, err := getContext(t.Context(), c.client, "t1")
 	wantReason(t, err, codes.Internal, "INTERNAL")
 	if err.Error() != "rpc error: code = Internal desc = internal error" {

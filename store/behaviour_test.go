@@ -50,7 +50,7 @@ func TestCorruptSegment(t *testing.T) {
 	key := store.KeyOf("acme", "t")
 	long := agui.Entry{Kind: agui.KindInput, Payload: []byte(strings.Repeat("a", 1000))}
 	c := &store.Commit{Key: key, Create: &store.NewThread{Tenant: "acme", ThreadID: "t"}, Version: 3, Runs: 1}
-	c.Opened = []store.Run{{RunID: "r", Ordinal: 1, FirstVersion: 2, Status: store.RunFailed, InputHash: [32]byte{1}}}
+	c.Opened = []store.Run{{RunID: "r", Ordinal: 1, FirstVersion: 2, Status: store.RunActive, InputHash: [32]byte{1}}}
 	for v := uint64(1); v <= 3; v++ {
 		c.Segments = append(c.Segments, store.Segment{FirstVersion: v, LastVersion: v, Entries: long.Append(nil)})
 	}

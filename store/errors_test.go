@@ -66,22 +66,27 @@ func TestCodec(t *testing.T) {
 	noise := make([]byte, 1000)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, test := range []struct {
-		plain []byte
-		codec int16
+		plain      []byte
+		log, folds int16
 	}{
-		{nil, 0}, {[]byte{}, 0}, {make([]byte, 100), 0}, {make([]byte, 101), 1}, {noise, 0}, {make([]byte, 1<<20), 1},
+		{nil, 0, 0}, {[]byte{}, 0, 0}, {make([]byte, 100), 0, 0}, {make([]byte, 101), 1, 4}, {noise, 0, 0},
+		{make([]byte, 1<<20), 1, 4},
 	} {
-		codec, stored := store.Pack(test.plain)
-		if codec != test.codec || len(stored) > len(test.plain) {
-			t.Errorf("%d bytes are stored as %d with codec %d, want %d", len(test.plain), len(stored), codec, test.codec)
-		}
-		if got, err := store.Unpack(codec, stored); err != nil || !slices.Equal(got, test.plain) {
-			t.Errorf("%d bytes came back as %d: %v", len(test.plain), len(got), err)
+		for want, pack := range map[*int16]func([]byte) (int16, []byte){&test.log: store.Pack, &test.folds: store.PackFold} {
+			codec, stored := pack(test.plain)
+			if codec != *want || len(stored) > len(test.plain) {
+				t.Errorf("%d bytes are stored as %d with codec %d, want %d", len(test.plain), len(stored), codec, *want)
+			}
+			if got, err := store.Unpack(codec, stored); err != nil || !slices.Equal(got, test.plain) {
+				t.Errorf("%d bytes came back as %d: %v", len(test.plain), len(got), err)
+			}
 		}
 	}
 	_, stored := store.Pack(make([]byte, 1000))
 	stored[len(stored)-1] ^= 1 // the checksum
-	for codec, corrupt := range map[int16][]byte{1: stored, 2: stored, -1: nil} {
+	_, cut := store.PackFold(make([]byte, 1000))
+	cut = cut[:len(cut)-1]
+	for codec, corrupt := range map[int16][]byte{1: stored, 2: stored, 4: cut, -1: nil} {
 		if _, err := store.Unpack(codec, corrupt); corrupt != nil && !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("codec %d: %v, want ErrCorrupt", codec, err)
 		}

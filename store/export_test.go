@@ -15,4 +15,5 @@ var (
 	Classify  = classify
 	Unpack    = unpack
 	Pack      = pack
+	PackFold  = packFold
 )

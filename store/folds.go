@@ -38,7 +38,7 @@ func queueFolds(batch *pgx.Batch, folding []*Commit, plan []stateWrite) {
 	}
 	codecs, tracking := make([]int16, len(folding)), make([][]byte, len(folding))
 	for i, c := range folding {
-		codecs[i], tracking[i] = pack(c.Fold.Tracking)
+		codecs[i], tracking[i] = packFold(c.Fold.Tracking)
 	}
 	batch.Queue(sqlUpsertFolds,
 		column(folding, func(c *Commit) pgtype.UUID { return uuid(c.Key) }),

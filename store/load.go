@@ -5,14 +5,9 @@ import (
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/threadsvc/threadsvc/agui"
 )
-
-const sqlFold = `
-SELECT version, codec, tracking FROM folds
-WHERE thread_key = $1`
 
 const sqlTail = sqlLogColumns + `
 WHERE s.thread_key = $1 AND s.first_version > coalesce((SELECT version FROM folds WHERE thread_key = $1), 0)
@@ -22,12 +17,13 @@ const sqlLastRun = sqlRunColumns + `
 WHERE thread_key = $1
 ORDER BY ordinal DESC LIMIT 1`
 
-// sqlInputSegment finds the segment that begins the last run, if the run was started with an input and the fold has it.
+// sqlInputSegment finds the segment that begins the last run, if the run is open, was started with an input, and the fold
+// has it.
 const sqlInputSegment = `
 WITH last AS (
     SELECT first_version FROM runs
     WHERE thread_key = $1 AND ordinal = (SELECT max(ordinal) FROM runs WHERE thread_key = $1)
-      AND input_hash IS NOT NULL
+      AND input_hash IS NOT NULL AND status = 1
       AND first_version <= (SELECT version FROM folds WHERE thread_key = $1)
 )` + sqlLogColumns + `
 WHERE s.thread_key = $1 AND s.first_version = (
@@ -37,19 +33,19 @@ WHERE s.thread_key = $1 AND s.first_version = (
 // loading is a thread being read.
 type loading struct {
 	heads  []Head
-	fold   agui.Fold
-	state  map[Key]storedState
+	fold   foldRows
 	tail   []Segment
 	runs   []Run
 	inputs []Segment
 }
 
-// Load implements Store. It reads in one snapshot and three round trips; its cost is that of the fold and the tail.
+// Load implements Store. It reads in one snapshot and one round trip, and one more for each segment of the tail that refers
+// to large payloads; its cost is that of the fold and the tail.
 func (p *Postgres) Load(ctx context.Context, key Key) (*Loaded, error) {
 	var l *loading
 	err := retry(ctx, safeRead, func() error {
-		l = &loading{state: map[Key]storedState{}}
-		return p.snapshot(ctx, l.reads(uuid(key)))
+		l = &loading{}
+		return p.snapshot(ctx, func(batch *pgx.Batch) { l.queue(batch, key) })
 	})
 	if err != nil {
 		return nil, classify(err)
@@ -62,10 +58,11 @@ func (p *Postgres) Load(ctx context.Context, key Key) (*Loaded, error) {
 			return nil, err
 		}
 	}
-	if l.fold.State, err = l.state[key].value(); err != nil {
+	folded, err := l.fold.fold()
+	if err != nil {
 		return nil, err
 	}
-	loaded := &Loaded{Head: l.heads[0], Fold: l.fold, Tail: l.tail}
+	loaded := &Loaded{Head: l.heads[0], Fold: folded.Fold, Tail: l.tail}
 	if len(l.runs) > 0 {
 		loaded.LastRun = &l.runs[0]
 		loaded.Fold.Input = p.input(ctx, key, loaded.LastRun, l.inputs)
@@ -73,32 +70,13 @@ func (p *Postgres) Load(ctx context.Context, key Key) (*Loaded, error) {
 	return loaded, nil
 }
 
-func (l *loading) reads(key pgtype.UUID) *pgx.Batch {
-	batch := &pgx.Batch{}
-	batch.Queue(sqlHead, key).Query(collect(&l.heads, scanHead))
-	batch.Queue(sqlFold, key).Query(l.readFold)
-	batch.Queue(sqlMessageBlocks, key).Query(l.readMessages)
-	queueReadStates(batch, []pgtype.UUID{key}, l.state)
-	batch.Queue(sqlTail, key).Query(collect(&l.tail, scanSegment))
-	batch.Queue(sqlLastRun, key).Query(collect(&l.runs, scanRun))
-	batch.Queue(sqlInputSegment, key).Query(collect(&l.inputs, scanSegment))
-	return batch
-}
-
-func (l *loading) readFold(rows pgx.Rows) error {
-	var codec int16
-	_, err := pgx.ForEachRow(rows, []any{&l.fold.Version, &codec, &l.fold.Tracking}, func() error {
-		return unpackAll(codec, &l.fold.Tracking)
-	})
-	return err
-}
-
-func (l *loading) readMessages(rows pgx.Rows) error {
-	blocks, err := pgx.CollectRows(rows, scanBlock)
-	for i := range blocks {
-		l.fold.Messages = append(l.fold.Messages, blocks[i].messages...)
-	}
-	return err
+func (l *loading) queue(batch *pgx.Batch, key Key) {
+	id := uuid(key)
+	batch.Queue(sqlHead, id).Query(collect(&l.heads, scanHead))
+	batch.Queue(sqlFolded, id, true).Query(l.fold.read)
+	batch.Queue(sqlTail, id).Query(collect(&l.tail, scanSegment))
+	batch.Queue(sqlLastRun, id).Query(collect(&l.runs, scanRun))
+	batch.Queue(sqlInputSegment, id).Query(collect(&l.inputs, scanSegment))
 }
 
 func collect[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {

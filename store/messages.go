@@ -91,18 +91,3 @@ func queueMessages(batch *pgx.Batch, folding []*Commit, owners map[Key][]message
 			codecs, bodies)
 	}
 }
-
-const sqlMessageBlocks = `
-SELECT first_position, codec, body FROM message_blocks
-WHERE thread_key = $1
-ORDER BY first_position`
-
-func scanBlock(row pgx.CollectableRow) (messageBlock, error) {
-	var first int64
-	var codec int16
-	var stored []byte
-	if err := row.Scan(&first, &codec, &stored); err != nil {
-		return messageBlock{}, err
-	}
-	return openBlock(first, codec, stored)
-}

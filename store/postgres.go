@@ -96,12 +96,19 @@ func (p *Postgres) Ping(ctx context.Context) error {
 	return nil
 }
 
-// snapshot runs reads in one transaction that sees one moment.
-func (p *Postgres) snapshot(ctx context.Context, reads *pgx.Batch) error {
-	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
-		return tx.SendBatch(ctx, reads).Close()
-	})
+const (
+	sqlBeginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+	sqlEndSnapshot   = `COMMIT`
+)
+
+// snapshot runs the reads that are queued in one transaction that sees one moment, and in one round trip, its beginning and
+// its end included. If one of them fails, the pool closes the connection, which still is in the transaction.
+func (p *Postgres) snapshot(ctx context.Context, queue func(*pgx.Batch)) error {
+	batch := &pgx.Batch{}
+	batch.Queue(sqlBeginSnapshot)
+	queue(batch)
+	batch.Queue(sqlEndSnapshot)
+	return p.pool.SendBatch(ctx, batch).Close()
 }
 
 // query runs one reading statement, again if that is safe, and collects its rows.

@@ -18,12 +18,12 @@ func (p *Postgres) Since(ctx context.Context, key Key, version uint64, maxBytes 
 	var runs []Run
 	err := retry(ctx, safeRead, func() error {
 		heads, folds, tail, runs = nil, nil, nil, nil
-		batch := &pgx.Batch{}
-		batch.Queue(sqlHead, uuid(key)).Query(collect(&heads, scanHead))
-		batch.Queue(sqlFoldVersion, uuid(key)).Query(collect(&folds, pgx.RowTo[uint64]))
-		batch.Queue(sqlLog, uuid(key), bigint(version+1), int64(maxBytes)).Query(collect(&tail, scanSegment))
-		batch.Queue(sqlLastRun, uuid(key)).Query(collect(&runs, scanRun))
-		return p.snapshot(ctx, batch)
+		return p.snapshot(ctx, func(batch *pgx.Batch) {
+			batch.Queue(sqlHead, uuid(key)).Query(collect(&heads, scanHead))
+			batch.Queue(sqlFoldVersion, uuid(key)).Query(collect(&folds, pgx.RowTo[uint64]))
+			batch.Queue(sqlLog, uuid(key), bigint(version+1), int64(maxBytes)).Query(collect(&tail, scanSegment))
+			batch.Queue(sqlLastRun, uuid(key)).Query(collect(&runs, scanRun))
+		})
 	})
 	if err != nil {
 		return nil, classify(err)

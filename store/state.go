@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -107,20 +108,34 @@ func (s storedState) value() (agui.Value, error) {
 	if base == nil {
 		base = agui.Value("{}")
 	}
-	doc, err := jsondoc.Parse(base, stateLimits)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the state: %w", ErrCorrupt, err)
+	doc := jsondoc.Known(base, stateLimits)
+	patch, _, err := jsondoc.ParseKnownOps(joinArrays(s.patches), stateLimits)
+	if err == nil {
+		err = doc.Apply(patch)
 	}
-	for i, text := range s.patches {
-		patch, _, err := jsondoc.ParseKnownOps(text, stateLimits)
-		if err == nil {
-			err = doc.Apply(patch)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: patch %d of the state: %w", ErrCorrupt, i, err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the patches of the state: %w", ErrCorrupt, err)
 	}
 	return doc.AppendTo(make([]byte, 0, doc.Size())), nil
+}
+
+// joinArrays makes one array of all, as one reading of many small texts costs less than many.
+func joinArrays(arrays []agui.Value) agui.Value {
+	joined := agui.Value{'['}
+	for _, array := range arrays {
+		items := bytes.TrimSpace(array)
+		if len(items) < 2 || items[0] != '[' || items[len(items)-1] != ']' {
+			return array // it is no array, and says so when it is read
+		}
+		if items = bytes.TrimSpace(items[1 : len(items)-1]); len(items) == 0 {
+			continue
+		}
+		if len(joined) > 1 {
+			joined = append(joined, ',')
+		}
+		joined = append(joined, items...)
+	}
+	return append(joined, ']')
 }
 
 const sqlStates = `
@@ -139,21 +154,17 @@ func readStates(ctx context.Context, tx pgx.Tx, wanted map[Key]*stateWrite) (map
 	}
 	stored := map[Key]storedState{}
 	batch := &pgx.Batch{}
-	queueReadStates(batch, threads, stored)
-	return stored, tx.SendBatch(ctx, batch).Close()
-}
-
-func queueReadStates(batch *pgx.Batch, threads []pgtype.UUID, into map[Key]storedState) {
 	batch.Queue(sqlStates, threads).Query(eachPayload(func(key Key, doc agui.Value) {
-		s := into[key]
+		s := stored[key]
 		s.base = doc
-		into[key] = s
+		stored[key] = s
 	}))
 	batch.Queue(sqlStatePatches, threads).Query(eachPayload(func(key Key, patch agui.Value) {
-		s := into[key]
+		s := stored[key]
 		s.patches = append(s.patches, patch)
-		into[key] = s
+		stored[key] = s
 	}))
+	return stored, tx.SendBatch(ctx, batch).Close()
 }
 
 // eachPayload reads rows of thread_key, codec and a payload.
@@ -214,7 +225,7 @@ func payloadArgs[T any](rows []of[T], get func(*T) (uint64, agui.Value)) []any {
 	for i, r := range rows {
 		version, text := get(r.row)
 		versions[i] = bigint(version)
-		codecs[i], payloads[i] = pack(text)
+		codecs[i], payloads[i] = packFold(text)
 	}
 	return []any{keys(rows), versions, codecs, payloads}
 }

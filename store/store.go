@@ -39,6 +39,9 @@ type Store interface {
 	// Fence raises a thread's fence if the run is active, so that nothing can be committed with the one it was granted. It
 	// does nothing otherwise.
 	Fence(ctx context.Context, key Key, runID string) error
+	// Folded reads a thread's stored fold alone, and where the thread is: all that is needed to read a thread that nobody
+	// is writing to. Messages of the roles that are named are left out.
+	Folded(ctx context.Context, key Key, without ...agui.Role) (*Folded, error)
 
 	// Head reads a thread's head alone.
 	Head(ctx context.Context, key Key) (Head, error)

@@ -71,7 +71,7 @@ func (d *Doc) find(ptr Pointer) (location, Code) {
 	for ptr.text != "" {
 		var token string
 		token, ptr = ptr.next()
-		in := at.value.node
+		in := d.open(&at)
 		if in == nil {
 			return at, NotAContainer
 		}
@@ -191,7 +191,7 @@ func (a *application) add(path Pointer, v value, height int, take func(value) va
 	if code != "" {
 		return code
 	}
-	in, depth := at.value.node, path.depth()+height
+	in, depth := a.open(&at), path.depth()+height
 	switch {
 	case in == nil:
 		return NotAContainer

@@ -28,6 +28,7 @@ func Equal(a, b []byte) (bool, error) {
 type comparison struct{ read int }
 
 func (c *comparison) equal(a, b value) bool {
+	a, b = a.unfolded(), b.unfolded()
 	switch {
 	case a.node == nil && b.node == nil:
 		return c.equalScalars(a.text, b.text)

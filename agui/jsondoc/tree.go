@@ -2,7 +2,8 @@ package jsondoc
 
 import "slices"
 
-// value is a JSON value in a tree: a scalar as its literal, or a container. The zero value is no value at all.
+// value is a JSON value in a tree: a scalar as its literal, a container, or the text of one that is folded. The zero value
+// is no value at all.
 type value struct {
 	text string
 	node *container
@@ -20,8 +21,9 @@ type container struct {
 // removal is O(1) and can be undone; compact closes the gaps.
 type fields struct {
 	names []name
-	index map[string]int // slot by key; nil while there are few slots
+	index map[string]int // slot by key; nil while there are few slots, or few of many were looked for
 	dead  int            // empty slots
+	looks int            // how often a wide object without an index was searched
 }
 
 // name is a member name: unescaped (WTF-8), and as it is written.
@@ -29,6 +31,9 @@ type name struct{ key, literal string }
 
 // indexThreshold is the number of slots up to which comparing names one by one is as fast as a map.
 const indexThreshold = 12
+
+// looksThreshold is the number of searches that cost about as much as the making of an index.
+const looksThreshold = 16
 
 func newObject(capacity int) *container {
 	f := &fields{names: make([]name, 0, capacity)}
@@ -50,6 +55,10 @@ func (v value) size() int {
 
 // height is the number of containers nested in v, itself included.
 func (v value) height() int {
+	if v.folded() {
+		_, height := skipContainer(v.text, 0)
+		return height
+	}
 	if v.node == nil {
 		return 0
 	}
@@ -132,6 +141,9 @@ func (c *container) len() int {
 
 // find returns the slot of the member with that key, or -1.
 func (c *container) find(key string) int {
+	if c.wanting() {
+		c.reindex()
+	}
 	if c.fields.index != nil {
 		if i, ok := c.fields.index[key]; ok {
 			return i
@@ -144,6 +156,15 @@ func (c *container) find(key string) int {
 		}
 	}
 	return -1
+}
+
+// wanting reports whether an object that was read without an index has been searched so often that it pays to make one.
+func (c *container) wanting() bool {
+	if c.fields.index != nil || len(c.fields.names) <= indexThreshold {
+		return false
+	}
+	c.fields.looks++
+	return c.fields.looks > looksThreshold
 }
 
 // slot resolves a reference token to the slot of an existing value, or tells why there is none.
@@ -219,7 +240,7 @@ func (c *container) push(n name, v value) {
 	switch {
 	case f.index != nil:
 		f.index[n.key] = len(f.names) - 1
-	case len(f.names) > indexThreshold:
+	case len(f.names) == indexThreshold+1:
 		c.reindex()
 	}
 }

@@ -133,6 +133,23 @@ func (m *Memory) Load(_ context.Context, key store.Key) (loaded *store.Loaded, e
 	return loaded, err
 }
 
+// Folded implements store.Store.
+func (m *Memory) Folded(_ context.Context, key store.Key, without ...agui.Role) (folded *store.Folded, err error) {
+	err = m.read(key, func(t *thread) (err error) {
+		folded = &store.Folded{Version: t.head.Version, Hash: t.head.Hash, Fold: agui.Fold{Version: t.fold.Version}}
+		if !folded.Current() {
+			return nil
+		}
+		folded.Fold = t.fold
+		folded.Fold.Messages = slices.DeleteFunc(slices.Clone(t.fold.Messages), func(m agui.StoredMessage) bool {
+			return slices.Contains(without, m.Role)
+		})
+		folded.Fold.State, err = t.state()
+		return err
+	})
+	return folded, err
+}
+
 func (t *thread) state() (agui.Value, error) {
 	if len(t.patches) == 0 {
 		return t.base, nil
@@ -157,9 +174,9 @@ func (t *thread) state() (agui.Value, error) {
 	return doc.AppendTo(nil), nil
 }
 
-// input is the payload of a run's first entry, if the fold has it and it is an input.
+// input is the payload of an open run's first entry, if the fold has it and it is an input.
 func (t *thread) input(run *store.Run) agui.Value {
-	if run.InputHash == ([32]byte{}) || run.FirstVersion > t.fold.Version {
+	if run.Status != store.RunActive || run.InputHash == ([32]byte{}) || run.FirstVersion > t.fold.Version {
 		return nil
 	}
 	for _, s := range t.segments {

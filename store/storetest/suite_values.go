@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -117,6 +118,42 @@ func testFold(t *testing.T, s store.Store) {
 	})
 }
 
+// The fold alone is that of a load, without the roles that are not wanted; one that lags is not read.
+func testFolded(t *testing.T, s store.Store) {
+	w := newWriter("acme", "t")
+	if _, err := s.Folded(t.Context(), w.key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a thread that is not there: %v", err)
+	}
+	must(t, s, w.create())
+	equal(t, ok[*store.Folded](t)(s.Folded(t.Context(), w.key)).Fold.Messages, nil)
+	activity := message(15, `"activity"`)
+	activity.Role = agui.RoleActivity
+	c := w.commit(`1`)
+	c.Fold = &agui.Changes{
+		Version: c.Version, Tracking: []byte("one"),
+		Upserts: []agui.StoredMessage{message(10, `"a"`), activity, message(20, strings.Repeat("b", 1000))},
+	}
+	c.Fold.State.Replaced = agui.Value(`{"a":1}`)
+	must(t, s, c)
+	for i := range 3 {
+		folded := ok[*store.Folded](t)(s.Folded(t.Context(), w.key))
+		loaded := load(t, s, w.key)
+		equal(t, folded, &store.Folded{Version: loaded.Head.Version, Hash: loaded.Head.Hash, Fold: loaded.Fold})
+		without := ok[*store.Folded](t)(s.Folded(t.Context(), w.key, agui.RoleActivity))
+		equal(t, without.Fold.Messages, []agui.StoredMessage{loaded.Fold.Messages[0], loaded.Fold.Messages[2]})
+		c = w.commit(`2`)
+		c.Fold = &agui.Changes{Version: c.Version}
+		c.Fold.State.Patches = []agui.StatePatch{{Version: c.Version, Patch: agui.Value(fmt.Sprintf(`[{"op":"add","path":"/b","value":%d}]`, i))}}
+		must(t, s, c)
+	}
+	at := w.version
+	must(t, s, w.commit(`3`))
+	lagging := ok[*store.Folded](t)(s.Folded(t.Context(), w.key))
+	if lagging.Current() || lagging.Version != w.version || lagging.Fold.Version != at || lagging.Fold.Messages != nil {
+		t.Errorf("a fold that lags is read as %+v", lagging)
+	}
+}
+
 // State patches add up to the same text whenever they are folded into a new base.
 func testStatePatches(t *testing.T, s store.Store) {
 	w := newWriter("acme", "t")
@@ -169,7 +206,7 @@ func testInput(t *testing.T, s store.Store) {
 	}
 	fold(`{"started":1}`)
 	must(t, s, w.finish(`{}`))
-	fold(`{"started":1}`)
+	fold("")
 
 	seen := w.start("r2", `{"passing":1}`)
 	seen.Opened[0].InputHash = [32]byte{}

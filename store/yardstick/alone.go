@@ -2,7 +2,6 @@ package yardstick
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,46 +41,4 @@ func (d *DB) Alone(ctx context.Context, threads []Thread, conns int, limit time.
 func (d *DB) Single(ctx context.Context, thread Thread, n int) (Result, error) {
 	thread.Batches = thread.Batches[:min(n, len(thread.Batches))]
 	return d.Alone(ctx, []Thread{thread}, 1, time.Minute)
-}
-
-// Select stores the texts, uncompressed, each as one row, and reads each of them back by its key, rounds times. The
-// latencies are those of the reads on one connection, which has read each text once before.
-func (d *DB) Select(ctx context.Context, texts [][]byte, rounds int) ([]time.Duration, error) {
-	conns, err := d.connect(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(conns)
-	for i, text := range texts {
-		const put = `INSERT INTO threadsvc_bench.texts (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body`
-		if _, err := conns[0].Exec(ctx, put, i, text); err != nil {
-			return nil, fmt.Errorf("yardstick: store a text: %w", err)
-		}
-	}
-	var latencies []time.Duration
-	for round := range rounds + 1 {
-		for i, text := range texts {
-			took, err := selectText(ctx, conns[0], i, len(text))
-			if err != nil {
-				return nil, err
-			}
-			if round > 0 {
-				latencies = append(latencies, took)
-			}
-		}
-	}
-	return latencies, nil
-}
-
-func selectText(ctx context.Context, conn *pgx.Conn, id, want int) (time.Duration, error) {
-	started := time.Now()
-	var body []byte
-	err := conn.QueryRow(ctx, `SELECT body FROM threadsvc_bench.texts WHERE id = $1`, id).Scan(&body)
-	if err == nil && len(body) != want {
-		err = fmt.Errorf("%d bytes came back, not %d", len(body), want)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("yardstick: read a text: %w", err)
-	}
-	return time.Since(started), nil
 }

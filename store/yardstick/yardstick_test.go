@@ -172,12 +172,37 @@ func commitOf(t *yardstick.Thread) *store.Commit {
 	}
 }
 
-func TestSelectReadsTheTextsBack(t *testing.T) {
+func TestReaderReadsTextsAndRows(t *testing.T) {
 	t.Parallel()
-	db, _ := open(t)
-	latencies, err := db.Select(t.Context(), [][]byte{[]byte("a"), make([]byte, 100_000)}, 3)
-	if err != nil || len(latencies) != 6 {
-		t.Errorf("%d latencies, %v; want 6", len(latencies), err)
+	db, url := open(t)
+	r, err := db.Reader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for id, text := range [][]byte{[]byte("a"), make([]byte, 100_000)} {
+		if err := r.Put(t.Context(), id, text); err != nil {
+			t.Fatal(err)
+		}
+		if took, err := r.Text(t.Context(), id, len(text)); err != nil || took <= 0 {
+			t.Errorf("text %d took %v, %v", id, took, err)
+		}
+	}
+	if _, err := r.Text(t.Context(), 0, 2); err == nil {
+		t.Error("a text of another length is no error")
+	}
+	pg, err := store.Open(t.Context(), store.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pg.Close()
+	c := commitOf(&yardstick.Thread{ID: "t", Batches: []yardstick.Batch{{Events: [][]byte{[]byte("{}")}}}})
+	c.Fold = &agui.Changes{Version: c.Version, State: agui.StateChange{Replaced: agui.Value("{}")}}
+	if result := pg.Commit(t.Context(), []*store.Commit{c}); result[0].Err != nil {
+		t.Fatal(result[0].Err)
+	}
+	if took, err := r.Rows(t.Context(), c.Key); err != nil || took <= 0 {
+		t.Errorf("the rows took %v, %v", took, err)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestBenchMeasuresEverything(t *testing.T) {
 	}
 	// In a run there are 10 tokens, 3 calls of 13, 20 deltas, 4 starts and ends, and the run's own two.
 	values := got.Measurements[0].Values
-	if values["events"] != 3*2*79 || values["rows_per_run"] <= 0 || values["context_bytes"] < 2048 || values["context_cold_ms"] <= 0 {
+	if values["events"] != 3*2*79 || values["rows_per_run"] <= 0 || values["context_bytes"] < 2048 || values["context_ms"] <= 0 || values["context_select_ms"] <= 0 || values["context_rows_ms"] <= 0 {
 		t.Errorf("values %v", values)
 	}
 	if len(got.Ratios) < 8 {
@@ -150,7 +150,7 @@ func TestBenchOnAServerThatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"events/s", "read again", "n/a"} {
+	for _, part := range []string{"events/s", "bare SELECT of its rows", "n/a"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is missing in\n%s", part, out)
 		}

@@ -133,6 +133,7 @@ func (b *bench) once(ctx context.Context, variants []*Variant, name string) (all
 			return nil, err
 		}
 	}
+	var readings []*reading
 	for i, v := range variants {
 		p, label := first, subject
 		if i > 0 {
@@ -144,6 +145,10 @@ func (b *bench) once(ctx context.Context, variants []*Variant, name string) (all
 		if err := take(b.service(ctx, v, p, label)); err != nil {
 			return nil, err
 		}
+		readings = append(readings, readingOf(p, all[len(all)-1].Values, i*contextThreads))
+	}
+	if err := b.contexts(ctx, variants[0], readings); err != nil {
+		return nil, err
 	}
 	for _, yardstick := range b.o.loads() {
 		if err := take(b.yardstick(ctx, yardstick, first)); err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,65 +14,129 @@ import (
 	"google.golang.org/grpc/status"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
+	"github.com/threadsvc/threadsvc/store/yardstick"
 )
 
 const (
-	contextThreads = 16 // how many threads' contexts are read
-	contextRounds  = 5  // how often each once it was read before
+	contextThreads = 16               // how many threads' contexts are read of each variant
+	contextReads   = 400              // how many contexts are read of each variant
+	contextTime    = 30 * time.Second // when that ends, if contexts are large, but not before fewestReads
+	fewestReads    = 40
 )
 
-// contexts measures how long contexts take to be read: by a server that has just been started, again, and, as bare texts,
-// straight from Postgres. Of a server that is somebody's the first reads are not cold, and not reported.
-func (t *trial) contexts(ctx context.Context) error {
-	t.progress.show("reading contexts", 0)
-	return t.withServer(ctx, t.v, func(conn *grpc.ClientConn) error {
-		absent := t.driver.streams[0].id + "-none"
+// reading is the contexts of a variant's threads, as they are read.
+type reading struct {
+	values map[string]float64 // of the variant's measurement
+	ids    []string
+	texts  [][]byte
+	first  int // the id of the first text within the yardstick's table
+
+	firsts, contexts, selects, rows []time.Duration
+}
+
+// readingOf prepares to read the contexts of a plan's threads.
+func readingOf(p *plan, values map[string]float64, first int) *reading {
+	r := &reading{values: values, first: first}
+	for i := range min(contextThreads, len(p.producers)) {
+		r.ids = append(r.ids, p.producers[i].id)
+	}
+	return r
+}
+
+// contexts measures how long contexts take to be read, of all variants in turn: by a server that was started for it and
+// never had anything of these threads in memory, and straight from Postgres. A server that is somebody's may have them in
+// memory, which makes no difference: a context is read from the database.
+func (b *bench) contexts(ctx context.Context, v *Variant, readings []*reading) error {
+	b.progress.show("reading contexts", 0)
+	if err := b.db.Checkpoint(ctx); err != nil {
+		return err
+	}
+	bare, err := b.db.Reader(ctx)
+	if err != nil {
+		return err
+	}
+	defer bare.Close()
+	return b.withServer(ctx, v, func(conn *grpc.ClientConn) error {
+		absent := readings[0].ids[0] + "-none"
 		switch _, _, err := getContext(ctx, conn, absent); {
 		case err == nil:
 			return fmt.Errorf("bench: thread %s, which does not exist, has a context", absent)
 		case status.Code(err) != codes.NotFound:
 			return fmt.Errorf("bench: the context of a thread that does not exist: %w", err)
 		}
-		return t.measureContexts(ctx, conn)
+		return readContexts(ctx, conn, bare, readings)
 	})
 }
 
-func (t *trial) measureContexts(ctx context.Context, conn *grpc.ClientConn) error {
-	texts, cold, warm, err := t.readContexts(ctx, conn)
-	if err != nil {
-		return err
+func readContexts(ctx context.Context, conn *grpc.ClientConn, bare *yardstick.Reader, readings []*reading) error {
+	for _, r := range readings {
+		if err := r.begin(ctx, conn, bare); err != nil {
+			return err
+		}
 	}
-	selects, err := t.db.Select(ctx, texts, contextRounds)
-	if err != nil {
-		return err
+	end := time.Now().Add(contextTime)
+	for i := range contextReads {
+		for _, r := range readings {
+			if err := r.read(ctx, conn, bare, i%len(r.ids)); err != nil {
+				return err
+			}
+		}
+		if i >= fewestReads && time.Now().After(end) {
+			break
+		}
 	}
-	bytes := 0
-	for _, text := range texts {
-		bytes += len(text)
-	}
-	t.m.Values["context_bytes"] = float64(bytes) / float64(len(texts))
-	t.m.Values["context_warm_ms"], t.m.Values["context_select_ms"] = median(warm), median(selects)
-	if len(t.o.Addresses) == 0 {
-		t.m.Values["context_cold_ms"] = median(cold)
+	for _, r := range readings {
+		r.report()
 	}
 	return nil
 }
 
-func (t *trial) readContexts(ctx context.Context, conn *grpc.ClientConn) (texts [][]byte, cold, warm []time.Duration, err error) {
-	for round := range contextRounds + 1 {
-		for i := range min(contextThreads, len(t.driver.streams)) {
-			text, took, err := getContext(ctx, conn, t.driver.streams[i].id)
-			if err != nil {
-				return nil, nil, nil, fmt.Errorf("bench: read a context: %w", err)
-			}
-			if round > 0 {
-				warm = append(warm, took)
-				continue
-			}
-			texts, cold = append(texts, text), append(cold, took)
+// begin reads each context for the first time, and stores it for the bare SELECT.
+func (r *reading) begin(ctx context.Context, conn *grpc.ClientConn, bare *yardstick.Reader) error {
+	for i, id := range r.ids {
+		text, took, err := getContext(ctx, conn, id)
+		if err != nil {
+			return fmt.Errorf("bench: read a context: %w", err)
+		}
+		r.texts, r.firsts = append(r.texts, text), append(r.firsts, took)
+		if err := bare.Put(ctx, r.first+i, text); err != nil {
+			return err
 		}
 	}
-	return texts, cold, warm, nil
+	return nil
+}
+
+// read reads one context in all ways.
+func (r *reading) read(ctx context.Context, conn *grpc.ClientConn, bare *yardstick.Reader, i int) error {
+	text, took, err := getContext(ctx, conn, r.ids[i])
+	if err != nil {
+		return fmt.Errorf("bench: read a context: %w", err)
+	}
+	if !bytes.Equal(text, r.texts[i]) {
+		return fmt.Errorf("bench: the context of thread %s is another than before", r.ids[i])
+	}
+	selected, err := bare.Text(ctx, r.first+i, len(text))
+	if err != nil {
+		return err
+	}
+	rows, err := bare.Rows(ctx, store.KeyOf(tenant, r.ids[i]))
+	if err != nil {
+		return err
+	}
+	r.contexts, r.selects, r.rows = append(r.contexts, took), append(r.selects, selected), append(r.rows, rows)
+	return nil
+}
+
+func (r *reading) report() {
+	size := 0
+	for _, text := range r.texts {
+		size += len(text)
+	}
+	v := r.values
+	v["context_bytes"] = float64(size) / float64(len(r.texts))
+	v["context_first_ms"], v["context_ms"] = median(r.firsts), median(r.contexts)
+	v["context_select_ms"], v["context_rows_ms"] = median(r.selects), median(r.rows)
 }
 
 // median is in milliseconds. It sorts the values.

@@ -26,8 +26,9 @@ var profiles = []profile{
 		"threads=2 runs=999 tokens=20 tool-calls=1 deltas=3 snapshots=all growth=true duration=2m"},
 	{"state", "10 MiB of state against 1 KiB: what an event costs the service",
 		"threads=4 runs=300 state-bytes=10MiB duration=1m against=state-bytes=1KiB"},
-	{"load", "reading a context after 2,000 runs and after 20, of the same size, against a bare SELECT of it",
-		"threads=4 runs=1999 tokens=50 tool-calls=0 deltas=1 state-bytes=64KiB keep-messages=40 duration=2m against=runs=19"},
+	{"load", "reading a context after 2,000 runs and after 20, of the same size and of others, against a bare SELECT of it",
+		"threads=4 runs=1999 tokens=50 tool-calls=0 deltas=1 state-bytes=64KiB keep-messages=40 duration=2m " +
+			"against=runs=19 against=runs=19,state-bytes=1KiB against=runs=19,state-bytes=1MiB"},
 	{"memory", "10,000 live threads in a cache of 256 MiB",
 		"threads=10000 runs=1 tokens=50 tool-calls=1 deltas=5 batch=20 pace=2 connections=8 duration=2m serve-arg=--cache-bytes=256MiB"},
 	{"nodes", "two servers on one database against one",
@@ -58,9 +59,11 @@ func applyProfile(f *pflag.FlagSet, name string) error {
 		if p.name != name {
 			continue
 		}
+		named := map[string]bool{}
+		f.Visit(func(flag *pflag.Flag) { named[flag.Name] = true })
 		for _, flag := range strings.Fields(p.flags) {
 			name, value, _ := strings.Cut(flag, "=")
-			if f.Changed(name) {
+			if named[name] {
 				continue
 			}
 			if err := f.Set(name, value); err != nil {

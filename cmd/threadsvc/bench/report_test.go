@@ -106,7 +106,6 @@ acknowledged after, p50, ms             2.00    1.00
 CPU s per million events, service       8.00            4.00       
   Postgres                               n/a                       
 memory of the service, MiB               n/a                       
-  read by a new server, p50, ms          n/a                       
 
 events/s against --floor                     0.50×
 ack p50 against a single commit              2.00×
