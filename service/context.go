@@ -44,7 +44,7 @@ func (s *Service) snapshot(ctx context.Context, name *threadsvcv1.ThreadName) (*
 
 // GetContext implements the contract.
 func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsvcv1.ThreadService_GetContextServer) error {
-	thread, _, err := s.snapshot(stream.Context(), req.GetThread())
+	thread, err := s.readAt(stream.Context(), req.GetThread(), req.GetMoment())
 	if err != nil {
 		return statusOf(err, s.cfg.Logger).Err()
 	}

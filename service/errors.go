@@ -74,6 +74,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_DATABASE_UNAVAILABLE:  codes.Unavailable,
 	threadsvcv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN:         codes.Unavailable,
 	threadsvcv1.ErrorReason_ERROR_REASON_INTERNAL:              codes.Internal,
+	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:     codes.OutOfRange,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service

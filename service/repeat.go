@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
@@ -59,31 +58,7 @@ func (s *Service) threadAt(ctx context.Context, key store.Key, threadID string, 
 		thread, _, err := restore(threadID, loaded, s.cfg.Limits)
 		return thread, err
 	}
-	thread := agui.NewThread(threadID, s.cfg.Limits)
-	for thread.Version() < version {
-		segments, err := s.logSegments(ctx, key, thread.Version()+1)
-		if err != nil {
-			return nil, err
-		}
-		if len(segments) == 0 {
-			return nil, fmt.Errorf("service: the log of %s ends at version %d, before %d", key, thread.Version(), version)
-		}
-		for i := range segments {
-			replaySegment(thread, &segments[i], version)
-		}
-	}
-	return thread, nil
-}
-
-// replaySegment replays the entries of a segment up to a version.
-func replaySegment(thread *agui.Thread, segment *store.Segment, version uint64) {
-	entries, _ := agui.DecodeEntries(segment.Entries)
-	for i := range entries {
-		if thread.Version() < version {
-			_ = thread.Replay(&entries[i], entries[i].Append(nil))
-		}
-	}
-	thread.Skip(min(segment.LastVersion, version)) // what cannot be read is passed over
+	return s.foldAt(ctx, key, threadID, version)
 }
 
 // inputHash identifies what a run is started with; how it is to be started does not count. It hashes every field with its

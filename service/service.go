@@ -34,6 +34,8 @@ type Config struct {
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
 	// negative means none.
 	MergeRate int64
+	// CheckpointBytes is the least log between two checkpoints of a thread, in bytes of plain entries.
+	CheckpointBytes int64
 	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
 	Window int
 	Logger *slog.Logger
@@ -50,6 +52,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.CommitThreads, 256)
 	orElse(&c.StoreTimeout, 10*time.Second)
 	orElse(&c.MergeRate, 16<<20)
+	orElse(&c.CheckpointBytes, 256<<10)
 	orElse(&c.Window, 64)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -64,9 +67,10 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// Service implements threadsvc.v1.ThreadService. Create it with New, and Close it after the last call has returned.
+// Service implements threadsvc.v1.ThreadService and HistoryService. Create it with New, and Close it after the last call has returned.
 type Service struct {
 	threadsvcv1.UnimplementedThreadServiceServer
+	threadsvcv1.UnimplementedHistoryServiceServer
 
 	cfg       Config
 	store     store.Store
@@ -85,7 +89,7 @@ func New(st store.Store, cfg Config) *Service {
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
 	s.cache = newCache(cfg.CacheBytes)
 	s.committer = newCommitter(st, cfg, s.cache)
-	s.merger = newMerger(st, cfg)
+	s.merger = newMerger(st, cfg, s.layCheckpoints)
 	return s
 }
 

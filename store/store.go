@@ -63,6 +63,8 @@ type Store interface {
 	// Delete erases every row of a thread and returns the head it had.
 	Delete(ctx context.Context, key Key) (Head, error)
 
+	History
+
 	// Ping reports whether the store can serve, as an error that says why not.
 	Ping(ctx context.Context) error
 

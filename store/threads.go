@@ -92,6 +92,7 @@ func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Meta
 // sqlDelete has one statement for each table with rows of a thread.
 var sqlDelete = []string{
 	`DELETE FROM warnings WHERE thread_key = $1`,
+	`DELETE FROM checkpoints WHERE thread_key = $1`,
 	`DELETE FROM state_patches WHERE thread_key = $1`,
 	`DELETE FROM states WHERE thread_key = $1`,
 	`DELETE FROM messages WHERE thread_key = $1`,

@@ -35,6 +35,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"list threads by label":         testLabels,
 		"metadata":                      testMetadata,
 		"delete":                        testDelete,
+		"version at a time":             testVersionAt,
+		"checkpoints":                   testCheckpoints,
 		"tenants":                       testTenants,
 		"ended context":                 testEndedContext,
 	} {

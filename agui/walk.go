@@ -1,0 +1,27 @@
+package agui
+
+import "github.com/threadsvc/threadsvc/agui/jsondoc"
+
+// EachEntry calls yield for each of the concatenated stored forms of entries, in order, with the entry and its stored
+// form, which alias data. It stops at the first error of yield, and returns ErrEntryCorrupt where data does not decode.
+func EachEntry(data []byte, yield func(entry *Entry, stored []byte) error) error {
+	for rest := data; len(rest) > 0; {
+		entry, n := decodeEntry(rest)
+		if n == 0 {
+			return ErrEntryCorrupt
+		}
+		if err := yield(&entry, rest[:n:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// StateAt returns a copy of the text of the value at a place of the state, and whether there is one.
+func (t *Thread) StateAt(pointer jsondoc.Pointer) ([]byte, bool) {
+	if t.state == nil {
+		return nil, false
+	}
+	return t.state.Find(pointer)
+}

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/threadsvc/threadsvc/agui"
+)
+
+// History is the part of a Store that keeps the past of threads within reach: checkpoints, from which any version is
+// replayed. Checkpoints are derived from the log; without any, all that history costs is more replay.
+type History interface {
+	// VersionAt returns the last version of a thread that was committed at or before a time; 0 if none was. Should the
+	// database's clock ever have been set back, it is one of the versions that the time was passed at.
+	VersionAt(ctx context.Context, key Key, at time.Time) (uint64, error)
+
+	// CheckpointAt returns the last checkpoint at or before a version; ErrNotFound if there is none, and ErrCorrupt if it
+	// cannot be read.
+	CheckpointAt(ctx context.Context, key Key, version uint64) (Checkpoint, error)
+
+	// SinceCheckpoint measures a thread's log from its last checkpoint to a version, which must end a segment.
+	SinceCheckpoint(ctx context.Context, key Key, until uint64) (LogSince, error)
+
+	// PutCheckpoint keeps a checkpoint, which must end a segment, unless there is a later one, or all checkpoints together
+	// would then take more than the log, both as they are stored. It reports whether the thread
+	// has this or a later one now.
+	PutCheckpoint(ctx context.Context, key Key, c Checkpoint) (kept bool, err error)
+}
+
+// Checkpoint is a fold of the past. Its Version is the fold's.
+type Checkpoint struct {
+	Fold agui.Fold
+	// Hash is the hash of the log up to the version.
+	Hash [32]byte
+	// Size is the length of the fold's plain stored form; set on reading.
+	Size int64
+}
+
+// LogSince says how much log there is after a thread's last checkpoint.
+type LogSince struct {
+	// Version is the checkpoint's, 0 if there is none; Size is that of its plain fold.
+	Version uint64
+	Size    int64
+	// LogSize is the size of the plain entries after it.
+	LogSize int64
+	// Room tells whether a checkpoint as large as the last one, as it is stored, would be kept.
+	Room bool
+}

@@ -1,0 +1,107 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// testVersionAt: a time names the last version that was committed by then.
+func testVersionAt(t *testing.T, s store.Store) {
+	w := newWriter("tenant", "t1")
+	results := must(t, s, w.create())
+	wants := map[time.Time]uint64{results[0].CommittedAt: 0, results[0].CommittedAt.Add(-time.Hour): 0}
+	must(t, s, w.start("r1", `{}`))
+	for i := range 9 {
+		at := must(t, s, w.commit(make([]string, i%3+1)...))[0].CommittedAt
+		wants[at] = w.version
+		wants[at.Add(time.Microsecond)] = w.version
+		time.Sleep(2 * time.Millisecond) // two commits within one microsecond would have one time
+	}
+	wants[time.Now().Add(24*time.Hour)] = w.version
+	for at, want := range wants {
+		if got := ok[uint64](t)(s.VersionAt(t.Context(), w.key, at)); got != want {
+			t.Errorf("version %d at %v, want %d", got, at, want)
+		}
+	}
+	if _, err := s.VersionAt(t.Context(), store.KeyOf("other", "t1"), time.Now()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a thread that nobody made: %v", err)
+	}
+}
+
+func checkpoint(w *writer, state string) store.Checkpoint {
+	return store.Checkpoint{Hash: w.hash, Fold: agui.Fold{
+		Version: w.version, State: agui.Value(state), Tracking: []byte(`{}`),
+		Messages: []agui.StoredMessage{message(7, `{"id":"m7"}`)},
+	}}
+}
+
+// testCheckpoints: the last one at or before a version is found, and they never take more than the log.
+func testCheckpoints(t *testing.T, s store.Store) {
+	w := newWriter("tenant", "t1")
+	must(t, s, w.create(), newWriter("other", "t1").create("{}"))
+	if _, err := s.CheckpointAt(t.Context(), w.key, 99); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a checkpoint of nothing: %v", err)
+	}
+	must(t, s, w.start("r1", `{}`))
+	if kept := ok[bool](t)(s.PutCheckpoint(t.Context(), w.key, checkpoint(w, Noise(1, 20_000)))); kept {
+		t.Error("a checkpoint was kept that is larger than the log")
+	}
+	must(t, s, w.commit(Noise(2, 1000)))
+	since := ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version))
+	if since.Version != 0 || since.Size != 0 || since.LogSize < 1000 || !since.Room {
+		t.Errorf("before the first checkpoint: %+v", since)
+	}
+	small := checkpoint(w, `{"a":1}`)
+	put(t, s, w, small)
+	put(t, s, w, small) // another node was at it too
+	must(t, s, w.commit(Noise(3, 3000)))
+	must(t, s, w.finish("{}"))
+	big := checkpoint(w, `"`+Noise(2, 2000)+strings.Repeat("x", 40_000)+`"`)
+	if kept := ok[bool](t)(s.PutCheckpoint(t.Context(), w.key, checkpoint(w, Noise(9, 99_000)))); kept {
+		t.Error("a checkpoint was kept that is larger than the log")
+	}
+	since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version))
+	if since.Version != small.Fold.Version || since.Size != int64(len(small.Fold.Append(nil))) || since.LogSize < 3000 {
+		t.Errorf("after the first checkpoint: %+v", since)
+	}
+	must(t, s, w.start("r2", `{}`))
+	must(t, s, w.commit(Noise(4, 60_000)))
+	big = checkpoint(w, string(big.Fold.State))
+	put(t, s, w, big)
+	for version, want := range map[uint64]*store.Checkpoint{
+		small.Fold.Version - 1: nil, small.Fold.Version: &small, big.Fold.Version - 1: &small, big.Fold.Version: &big, 1 << 40: &big,
+	} {
+		got, err := s.CheckpointAt(t.Context(), w.key, version)
+		if want == nil {
+			if !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("version %d: %v", version, err)
+			}
+			continue
+		}
+		if err != nil || got.Hash != want.Hash || string(got.Fold.Append(nil)) != string(want.Fold.Append(nil)) {
+			t.Errorf("version %d: %+v and %v", version, got.Fold.Version, err)
+		}
+	}
+	if since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version)); since.LogSize != 0 {
+		t.Errorf("after the last checkpoint: %+v", since)
+	}
+	_ = ok[store.Head](t)(s.Delete(t.Context(), w.key))
+	if _, err := s.CheckpointAt(t.Context(), w.key, 1<<40); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a checkpoint of an erased thread: %v", err)
+	}
+	if _, err := s.PutCheckpoint(t.Context(), w.key, small); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a checkpoint for an erased thread: %v", err)
+	}
+}
+
+func put(t *testing.T, s store.Store, w *writer, c store.Checkpoint) {
+	t.Helper()
+	if kept := ok[bool](t)(s.PutCheckpoint(t.Context(), w.key, c)); !kept {
+		t.Errorf("the checkpoint of version %d was not kept", c.Fold.Version)
+	}
+}
