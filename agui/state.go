@@ -55,6 +55,9 @@ func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 		return patchWarning(err, "/snapshot")
 	}
 	t.track.TouchedState = true
+	if t.watch != nil {
+		t.watch(StateEffect{Replaced: snapshot})
+	}
 	if t.state != nil && sameDoc(t.state, doc) { // a state that is only restated need not be written
 		return nil
 	}
@@ -70,6 +73,9 @@ func (t *Thread) patchState(text Value, inert bool) *Warning {
 	ops, err := applyText(t.stateDoc(), text, t.docLimits())
 	if err != nil {
 		return patchWarning(err, "/delta")
+	}
+	if t.watch != nil {
+		t.watch(StateEffect{Patch: text})
 	}
 	if ops > 0 {
 		t.notePatch(text)

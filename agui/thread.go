@@ -30,6 +30,7 @@ type Thread struct {
 	statePatchBytes int
 
 	replaying bool
+	watch     func(StateEffect) // nil unless WatchState was called
 }
 
 // Applied is what an accepted event or input amounts to: the entries to be committed, and what they mean for the

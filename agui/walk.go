@@ -25,3 +25,15 @@ func (t *Thread) StateAt(pointer jsondoc.Pointer) ([]byte, bool) {
 	}
 	return t.state.Find(pointer)
 }
+
+// StateEffect is what an entry did to a state: one of the two is set. The texts are those of the entry.
+type StateEffect struct {
+	// Replaced is the whole new state.
+	Replaced Value
+	// Patch is a JSON Patch that was applied.
+	Patch Value
+}
+
+// WatchState has what later entries do to the state reported, as it is done. An entry may have several effects or none;
+// what was not applied is none.
+func (t *Thread) WatchState(watch func(StateEffect)) { t.watch = watch }
