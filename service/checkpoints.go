@@ -70,7 +70,7 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 			l.damaged = l.damaged || l.thread.Version() < until
 			return nil
 		}
-		if l.damaged = len(replayUntil(l.thread, segment, until)) > 0; l.damaged {
+		if l.damaged = len(replayUntil(l.thread, segment, until, replayEntry(l.thread))) > 0; l.damaged {
 			return nil
 		}
 		l.replayed += int64(len(segment.Entries))

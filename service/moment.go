@@ -98,17 +98,29 @@ func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, ve
 	if err != nil {
 		return nil, err
 	}
+	return thread, s.advance(ctx, key, thread, version, replayEntry(thread))
+}
+
+// replayer replays one entry of a segment.
+type replayer func(segment *store.Segment, entry *agui.Entry, stored []byte) error
+
+func replayEntry(thread *agui.Thread) replayer {
+	return func(_ *store.Segment, entry *agui.Entry, stored []byte) error { return thread.Replay(entry, stored) }
+}
+
+// advance reads on in the log and replays entries until the thread is at a version, as foldAt says.
+func (s *Service) advance(ctx context.Context, key store.Key, thread *agui.Thread, version uint64, replay replayer) error {
 	damaged := false
 	for thread.Version() < version {
 		segments, err := s.logSegments(ctx, key, thread.Version()+1)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(segments) == 0 { // it was deleted meanwhile
-			return nil, store.ErrNotFound
+			return store.ErrNotFound
 		}
 		for i := range segments {
-			for _, err := range replayUntil(thread, &segments[i], version) {
+			for _, err := range replayUntil(thread, &segments[i], version, replay) {
 				damaged = true
 				s.cfg.Logger.Error("stored entry passed over", "thread_key", key.String(), "error", err)
 			}
@@ -117,7 +129,7 @@ func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, ve
 	if damaged {
 		thread.Seal(version, [32]byte{})
 	}
-	return thread, nil
+	return nil
 }
 
 // checkpointAt restores the last checkpoint at or before a version; without one the thread is empty. One that cannot be
@@ -146,7 +158,7 @@ var errEnough = errors.New("service: the version is reached")
 
 // replayUntil replays a segment's entries up to a version, and returns what could not be read. The thread is then at the
 // segment's end or at the version, whichever comes first.
-func replayUntil(thread *agui.Thread, segment *store.Segment, version uint64) (unreadable []error) {
+func replayUntil(thread *agui.Thread, segment *store.Segment, version uint64, replay replayer) (unreadable []error) {
 	if thread.Version() >= version {
 		return nil
 	}
@@ -164,7 +176,7 @@ func replayUntil(thread *agui.Thread, segment *store.Segment, version uint64) (u
 			if at++; at <= thread.Version() {
 				return nil
 			}
-			if err := thread.Replay(entry, stored); err != nil {
+			if err := replay(segment, entry, stored); err != nil {
 				unreadable = append(unreadable, err)
 			}
 			return nil

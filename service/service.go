@@ -36,6 +36,8 @@ type Config struct {
 	MergeRate int64
 	// CheckpointBytes is the least log between two checkpoints of a thread, in bytes of plain entries.
 	CheckpointBytes int64
+	// ScanBytes is about how much log one call looks at that goes back over it.
+	ScanBytes int
 	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
 	Window int
 	Logger *slog.Logger
@@ -53,6 +55,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.StoreTimeout, 10*time.Second)
 	orElse(&c.MergeRate, 16<<20)
 	orElse(&c.CheckpointBytes, 256<<10)
+	orElse(&c.ScanBytes, 32<<20)
 	orElse(&c.Window, 64)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -11,6 +11,7 @@ package threadsvcv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -247,11 +248,956 @@ func (x *StateInfo) GetLogHash() []byte {
 	return nil
 }
 
+// DiffContextRequest is the request of DiffContext.
+type DiffContextRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// What is compared; absent: the thread before its first entry.
+	From *Moment `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// What it is compared with; absent: now.
+	To            *Moment `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffContextRequest) Reset() {
+	*x = DiffContextRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffContextRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffContextRequest) ProtoMessage() {}
+
+func (x *DiffContextRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffContextRequest.ProtoReflect.Descriptor instead.
+func (*DiffContextRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DiffContextRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *DiffContextRequest) GetFrom() *Moment {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *DiffContextRequest) GetTo() *Moment {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+// DiffContextResponse is one message of DiffContext's answer: the description first, then the patch in pieces, then the
+// messages.
+type DiffContextResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the message carries.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*DiffContextResponse_Info
+	//	*DiffContextResponse_StatePatchChunk
+	//	*DiffContextResponse_Message
+	Part          isDiffContextResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffContextResponse) Reset() {
+	*x = DiffContextResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffContextResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffContextResponse) ProtoMessage() {}
+
+func (x *DiffContextResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffContextResponse.ProtoReflect.Descriptor instead.
+func (*DiffContextResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DiffContextResponse) GetPart() isDiffContextResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *DiffContextResponse) GetInfo() *DiffInfo {
+	if x != nil {
+		if x, ok := x.Part.(*DiffContextResponse_Info); ok {
+			return x.Info
+		}
+	}
+	return nil
+}
+
+func (x *DiffContextResponse) GetStatePatchChunk() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*DiffContextResponse_StatePatchChunk); ok {
+			return x.StatePatchChunk
+		}
+	}
+	return nil
+}
+
+func (x *DiffContextResponse) GetMessage() *MessageChange {
+	if x != nil {
+		if x, ok := x.Part.(*DiffContextResponse_Message); ok {
+			return x.Message
+		}
+	}
+	return nil
+}
+
+type isDiffContextResponse_Part interface {
+	isDiffContextResponse_Part()
+}
+
+type DiffContextResponse_Info struct {
+	// The first message.
+	Info *DiffInfo `protobuf:"bytes,1,opt,name=info,proto3,oneof"`
+}
+
+type DiffContextResponse_StatePatchChunk struct {
+	// The next piece of the patch's JSON text.
+	StatePatchChunk []byte `protobuf:"bytes,2,opt,name=state_patch_chunk,json=statePatchChunk,proto3,oneof"`
+}
+
+type DiffContextResponse_Message struct {
+	// The next message that differs: those of the later list in its order, then those that were dropped.
+	Message *MessageChange `protobuf:"bytes,3,opt,name=message,proto3,oneof"`
+}
+
+func (*DiffContextResponse_Info) isDiffContextResponse_Part() {}
+
+func (*DiffContextResponse_StatePatchChunk) isDiffContextResponse_Part() {}
+
+func (*DiffContextResponse_Message) isDiffContextResponse_Part() {}
+
+// DiffInfo describes a difference.
+type DiffInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The versions compared.
+	FromVersion uint64 `protobuf:"varint,1,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
+	// The version it is compared with.
+	ToVersion uint64 `protobuf:"varint,2,opt,name=to_version,json=toVersion,proto3" json:"to_version,omitempty"`
+	// The size of the JSON Patch (RFC 6902) that follows, in bytes. It makes one state of the other, with every number and
+	// string written as it is there; only the order of members may differ.
+	StatePatchSize uint64 `protobuf:"varint,3,opt,name=state_patch_size,json=statePatchSize,proto3" json:"state_patch_size,omitempty"`
+	// How many messages differ.
+	Messages      uint64 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffInfo) Reset() {
+	*x = DiffInfo{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffInfo) ProtoMessage() {}
+
+func (x *DiffInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffInfo.ProtoReflect.Descriptor instead.
+func (*DiffInfo) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DiffInfo) GetFromVersion() uint64 {
+	if x != nil {
+		return x.FromVersion
+	}
+	return 0
+}
+
+func (x *DiffInfo) GetToVersion() uint64 {
+	if x != nil {
+		return x.ToVersion
+	}
+	return 0
+}
+
+func (x *DiffInfo) GetStatePatchSize() uint64 {
+	if x != nil {
+		return x.StatePatchSize
+	}
+	return 0
+}
+
+func (x *DiffInfo) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+// MessageChange is how one message differs.
+type MessageChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// What it was; absent if it was added.
+	Before *ValueText `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	// What it is; absent if it was dropped.
+	After         *ValueText `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageChange) Reset() {
+	*x = MessageChange{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageChange) ProtoMessage() {}
+
+func (x *MessageChange) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageChange.ProtoReflect.Descriptor instead.
+func (*MessageChange) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MessageChange) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *MessageChange) GetBefore() *ValueText {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *MessageChange) GetAfter() *ValueText {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// ValueText is the text of a JSON value, cut where it is long.
+type ValueText struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text, or its beginning: at most 64 KiB of a message and 4 KiB of any other value.
+	Text []byte `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The size of the whole text, in bytes.
+	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// The SHA-256 of the whole text; empty if it was not cut.
+	Sha256        []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValueText) Reset() {
+	*x = ValueText{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValueText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValueText) ProtoMessage() {}
+
+func (x *ValueText) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValueText.ProtoReflect.Descriptor instead.
+func (*ValueText) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ValueText) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *ValueText) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ValueText) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+// ListStateChangesRequest is the request of ListStateChanges.
+type ListStateChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Where the value is at the end of the range, as a JSON pointer; empty: the whole state. At most 64 KiB.
+	Pointer string `protobuf:"bytes,2,opt,name=pointer,proto3" json:"pointer,omitempty"`
+	// The range begins after this moment; absent: with the thread.
+	From *Moment `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// The range ends with this moment; absent: now. Changes after it are not listed, also on later pages.
+	To *Moment `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// At most this many, never negative; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before. The rest of the request must be the same.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStateChangesRequest) Reset() {
+	*x = ListStateChangesRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStateChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStateChangesRequest) ProtoMessage() {}
+
+func (x *ListStateChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStateChangesRequest.ProtoReflect.Descriptor instead.
+func (*ListStateChangesRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListStateChangesRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *ListStateChangesRequest) GetPointer() string {
+	if x != nil {
+		return x.Pointer
+	}
+	return ""
+}
+
+func (x *ListStateChangesRequest) GetFrom() *Moment {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListStateChangesRequest) GetTo() *Moment {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ListStateChangesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListStateChangesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListStateChangesResponse is the answer of ListStateChanges.
+type ListStateChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The changes, newest first.
+	Changes []*StateChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Names the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStateChangesResponse) Reset() {
+	*x = ListStateChangesResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStateChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStateChangesResponse) ProtoMessage() {}
+
+func (x *ListStateChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStateChangesResponse.ProtoReflect.Descriptor instead.
+func (*ListStateChangesResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListStateChangesResponse) GetChanges() []*StateChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ListStateChangesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// StateChange is one change of a value.
+type StateChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The log entry that made it.
+	Source *EntrySource `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// The operation: "add", "replace", "remove", "move" or "copy" as in RFC 6902; "replace" for a whole state.
+	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The operation's place in its patch, from 0.
+	OperationIndex int32 `protobuf:"varint,3,opt,name=operation_index,json=operationIndex,proto3" json:"operation_index,omitempty"`
+	// Where the value was after the change. Lone surrogates in keys are shown as U+FFFD, here and below.
+	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	// Where it was before, which differs if it was moved or copied.
+	PathBefore string `protobuf:"bytes,5,opt,name=path_before,json=pathBefore,proto3" json:"path_before,omitempty"`
+	// What it was; absent if there was none.
+	Before *ValueText `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// What it became; absent if it was removed.
+	After         *ValueText `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateChange) Reset() {
+	*x = StateChange{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateChange) ProtoMessage() {}
+
+func (x *StateChange) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateChange.ProtoReflect.Descriptor instead.
+func (*StateChange) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StateChange) GetSource() *EntrySource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *StateChange) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *StateChange) GetOperationIndex() int32 {
+	if x != nil {
+		return x.OperationIndex
+	}
+	return 0
+}
+
+func (x *StateChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StateChange) GetPathBefore() string {
+	if x != nil {
+		return x.PathBefore
+	}
+	return ""
+}
+
+func (x *StateChange) GetBefore() *ValueText {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *StateChange) GetAfter() *ValueText {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// EntrySource names a log entry and what it belongs to.
+type EntrySource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entry's version.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// When it was committed.
+	CommitTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
+	// The run; empty if none.
+	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The subagent, by its subagentRunId; empty if none.
+	SubagentRunId string `protobuf:"bytes,4,opt,name=subagent_run_id,json=subagentRunId,proto3" json:"subagent_run_id,omitempty"`
+	// What the entry is.
+	Kind EntryKind `protobuf:"varint,5,opt,name=kind,proto3,enum=threadsvc.v1.EntryKind" json:"kind,omitempty"`
+	// The event's type; empty if it is none.
+	EventType string `protobuf:"bytes,6,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	// The event's offset in its producer's stream.
+	Offset        uint64 `protobuf:"varint,7,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntrySource) Reset() {
+	*x = EntrySource{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntrySource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntrySource) ProtoMessage() {}
+
+func (x *EntrySource) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntrySource.ProtoReflect.Descriptor instead.
+func (*EntrySource) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *EntrySource) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *EntrySource) GetCommitTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CommitTime
+	}
+	return nil
+}
+
+func (x *EntrySource) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *EntrySource) GetSubagentRunId() string {
+	if x != nil {
+		return x.SubagentRunId
+	}
+	return ""
+}
+
+func (x *EntrySource) GetKind() EntryKind {
+	if x != nil {
+		return x.Kind
+	}
+	return EntryKind_ENTRY_KIND_UNSPECIFIED
+}
+
+func (x *EntrySource) GetEventType() string {
+	if x != nil {
+		return x.EventType
+	}
+	return ""
+}
+
+func (x *EntrySource) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// BlameStateRequest is the request of BlameState.
+type BlameStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The moment; absent: now.
+	Moment *Moment `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
+	// Only leaves at or below this JSON pointer. At most 64 KiB.
+	Pointer string `protobuf:"bytes,3,opt,name=pointer,proto3" json:"pointer,omitempty"`
+	// At most this many, never negative; 0 means 50, more than 500 means 500.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before. The rest of the request must be the same.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameStateRequest) Reset() {
+	*x = BlameStateRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameStateRequest) ProtoMessage() {}
+
+func (x *BlameStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameStateRequest.ProtoReflect.Descriptor instead.
+func (*BlameStateRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BlameStateRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *BlameStateRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
+}
+
+func (x *BlameStateRequest) GetPointer() string {
+	if x != nil {
+		return x.Pointer
+	}
+	return ""
+}
+
+func (x *BlameStateRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *BlameStateRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// BlameStateResponse is the answer of BlameState.
+type BlameStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leaves whose entries are known now, in the order of the state within what one page has looked for.
+	Leaves []*BlamedLeaf `protobuf:"bytes,1,rep,name=leaves,proto3" json:"leaves,omitempty"`
+	// Names the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The version all pages are of.
+	Version       uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameStateResponse) Reset() {
+	*x = BlameStateResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameStateResponse) ProtoMessage() {}
+
+func (x *BlameStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameStateResponse.ProtoReflect.Descriptor instead.
+func (*BlameStateResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BlameStateResponse) GetLeaves() []*BlamedLeaf {
+	if x != nil {
+		return x.Leaves
+	}
+	return nil
+}
+
+func (x *BlameStateResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *BlameStateResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// BlamedLeaf is a leaf of a state and the entry that gave it its value.
+type BlamedLeaf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is at the moment asked for.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its value.
+	Value *ValueText `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// The entry; absent for the empty state that a thread begins with.
+	Source *EntrySource `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// The operation, as in StateChange.
+	Operation string `protobuf:"bytes,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The operation's place in its patch, from 0.
+	OperationIndex int32 `protobuf:"varint,5,opt,name=operation_index,json=operationIndex,proto3" json:"operation_index,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BlamedLeaf) Reset() {
+	*x = BlamedLeaf{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlamedLeaf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlamedLeaf) ProtoMessage() {}
+
+func (x *BlamedLeaf) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlamedLeaf.ProtoReflect.Descriptor instead.
+func (*BlamedLeaf) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BlamedLeaf) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *BlamedLeaf) GetValue() *ValueText {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *BlamedLeaf) GetSource() *EntrySource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *BlamedLeaf) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *BlamedLeaf) GetOperationIndex() int32 {
+	if x != nil {
+		return x.OperationIndex
+	}
+	return 0
+}
+
 var File_threadsvc_v1_history_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\n" +
-	"\"threadsvc/v1/history_service.proto\x12\fthreadsvc.v1\x1a\x19threadsvc/v1/moment.proto\x1a\x19threadsvc/v1/thread.proto\"\x8b\x01\n" +
+	"\"threadsvc/v1/history_service.proto\x12\fthreadsvc.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16threadsvc/v1/log.proto\x1a\x19threadsvc/v1/moment.proto\x1a\x19threadsvc/v1/thread.proto\"\x8b\x01\n" +
 	"\x0fGetStateRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12,\n" +
 	"\x06moment\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\x12\x18\n" +
@@ -264,9 +1210,85 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05found\x18\x02 \x01(\bR\x05found\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x19\n" +
-	"\blog_hash\x18\x04 \x01(\fR\alogHash2]\n" +
+	"\blog_hash\x18\x04 \x01(\fR\alogHash\"\x96\x01\n" +
+	"\x12DiffContextRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12(\n" +
+	"\x04from\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x04from\x12$\n" +
+	"\x02to\x18\x03 \x01(\v2\x14.threadsvc.v1.MomentR\x02to\"\xb2\x01\n" +
+	"\x13DiffContextResponse\x12,\n" +
+	"\x04info\x18\x01 \x01(\v2\x16.threadsvc.v1.DiffInfoH\x00R\x04info\x12,\n" +
+	"\x11state_patch_chunk\x18\x02 \x01(\fH\x00R\x0fstatePatchChunk\x127\n" +
+	"\amessage\x18\x03 \x01(\v2\x1b.threadsvc.v1.MessageChangeH\x00R\amessageB\x06\n" +
+	"\x04part\"\x92\x01\n" +
+	"\bDiffInfo\x12!\n" +
+	"\ffrom_version\x18\x01 \x01(\x04R\vfromVersion\x12\x1d\n" +
+	"\n" +
+	"to_version\x18\x02 \x01(\x04R\ttoVersion\x12(\n" +
+	"\x10state_patch_size\x18\x03 \x01(\x04R\x0estatePatchSize\x12\x1a\n" +
+	"\bmessages\x18\x04 \x01(\x04R\bmessages\"\x8e\x01\n" +
+	"\rMessageChange\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12/\n" +
+	"\x06before\x18\x02 \x01(\v2\x17.threadsvc.v1.ValueTextR\x06before\x12-\n" +
+	"\x05after\x18\x03 \x01(\v2\x17.threadsvc.v1.ValueTextR\x05after\"K\n" +
+	"\tValueText\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xf1\x01\n" +
+	"\x17ListStateChangesRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x18\n" +
+	"\apointer\x18\x02 \x01(\tR\apointer\x12(\n" +
+	"\x04from\x18\x03 \x01(\v2\x14.threadsvc.v1.MomentR\x04from\x12$\n" +
+	"\x02to\x18\x04 \x01(\v2\x14.threadsvc.v1.MomentR\x02to\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"w\n" +
+	"\x18ListStateChangesResponse\x123\n" +
+	"\achanges\x18\x01 \x03(\v2\x19.threadsvc.v1.StateChangeR\achanges\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9c\x02\n" +
+	"\vStateChange\x121\n" +
+	"\x06source\x18\x01 \x01(\v2\x19.threadsvc.v1.EntrySourceR\x06source\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\tR\toperation\x12'\n" +
+	"\x0foperation_index\x18\x03 \x01(\x05R\x0eoperationIndex\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x1f\n" +
+	"\vpath_before\x18\x05 \x01(\tR\n" +
+	"pathBefore\x12/\n" +
+	"\x06before\x18\x06 \x01(\v2\x17.threadsvc.v1.ValueTextR\x06before\x12-\n" +
+	"\x05after\x18\a \x01(\v2\x17.threadsvc.v1.ValueTextR\x05after\"\x87\x02\n" +
+	"\vEntrySource\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12;\n" +
+	"\vcommit_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"commitTime\x12\x15\n" +
+	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12&\n" +
+	"\x0fsubagent_run_id\x18\x04 \x01(\tR\rsubagentRunId\x12+\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x17.threadsvc.v1.EntryKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"event_type\x18\x06 \x01(\tR\teventType\x12\x16\n" +
+	"\x06offset\x18\a \x01(\x04R\x06offset\"\xc9\x01\n" +
+	"\x11BlameStateRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12,\n" +
+	"\x06moment\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\x12\x18\n" +
+	"\apointer\x18\x03 \x01(\tR\apointer\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"\x88\x01\n" +
+	"\x12BlameStateResponse\x120\n" +
+	"\x06leaves\x18\x01 \x03(\v2\x18.threadsvc.v1.BlamedLeafR\x06leaves\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"\xc9\x01\n" +
+	"\n" +
+	"BlamedLeaf\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.threadsvc.v1.ValueTextR\x05value\x121\n" +
+	"\x06source\x18\x03 \x01(\v2\x19.threadsvc.v1.EntrySourceR\x06source\x12\x1c\n" +
+	"\toperation\x18\x04 \x01(\tR\toperation\x12'\n" +
+	"\x0foperation_index\x18\x05 \x01(\x05R\x0eoperationIndex2\xe7\x02\n" +
 	"\x0eHistoryService\x12K\n" +
-	"\bGetState\x12\x1d.threadsvc.v1.GetStateRequest\x1a\x1e.threadsvc.v1.GetStateResponse0\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\bGetState\x12\x1d.threadsvc.v1.GetStateRequest\x1a\x1e.threadsvc.v1.GetStateResponse0\x01\x12T\n" +
+	"\vDiffContext\x12 .threadsvc.v1.DiffContextRequest\x1a!.threadsvc.v1.DiffContextResponse0\x01\x12a\n" +
+	"\x10ListStateChanges\x12%.threadsvc.v1.ListStateChangesRequest\x1a&.threadsvc.v1.ListStateChangesResponse\x12O\n" +
+	"\n" +
+	"BlameState\x12\x1f.threadsvc.v1.BlameStateRequest\x1a .threadsvc.v1.BlameStateResponseB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_history_service_proto_rawDescOnce sync.Once
@@ -280,25 +1302,66 @@ func file_threadsvc_v1_history_service_proto_rawDescGZIP() []byte {
 	return file_threadsvc_v1_history_service_proto_rawDescData
 }
 
-var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_threadsvc_v1_history_service_proto_goTypes = []any{
-	(*GetStateRequest)(nil),  // 0: threadsvc.v1.GetStateRequest
-	(*GetStateResponse)(nil), // 1: threadsvc.v1.GetStateResponse
-	(*StateInfo)(nil),        // 2: threadsvc.v1.StateInfo
-	(*ThreadName)(nil),       // 3: threadsvc.v1.ThreadName
-	(*Moment)(nil),           // 4: threadsvc.v1.Moment
+	(*GetStateRequest)(nil),          // 0: threadsvc.v1.GetStateRequest
+	(*GetStateResponse)(nil),         // 1: threadsvc.v1.GetStateResponse
+	(*StateInfo)(nil),                // 2: threadsvc.v1.StateInfo
+	(*DiffContextRequest)(nil),       // 3: threadsvc.v1.DiffContextRequest
+	(*DiffContextResponse)(nil),      // 4: threadsvc.v1.DiffContextResponse
+	(*DiffInfo)(nil),                 // 5: threadsvc.v1.DiffInfo
+	(*MessageChange)(nil),            // 6: threadsvc.v1.MessageChange
+	(*ValueText)(nil),                // 7: threadsvc.v1.ValueText
+	(*ListStateChangesRequest)(nil),  // 8: threadsvc.v1.ListStateChangesRequest
+	(*ListStateChangesResponse)(nil), // 9: threadsvc.v1.ListStateChangesResponse
+	(*StateChange)(nil),              // 10: threadsvc.v1.StateChange
+	(*EntrySource)(nil),              // 11: threadsvc.v1.EntrySource
+	(*BlameStateRequest)(nil),        // 12: threadsvc.v1.BlameStateRequest
+	(*BlameStateResponse)(nil),       // 13: threadsvc.v1.BlameStateResponse
+	(*BlamedLeaf)(nil),               // 14: threadsvc.v1.BlamedLeaf
+	(*ThreadName)(nil),               // 15: threadsvc.v1.ThreadName
+	(*Moment)(nil),                   // 16: threadsvc.v1.Moment
+	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
+	(EntryKind)(0),                   // 18: threadsvc.v1.EntryKind
 }
 var file_threadsvc_v1_history_service_proto_depIdxs = []int32{
-	3, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	4, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
-	2, // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
-	0, // 3: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
-	1, // 4: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	15, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	16, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
+	2,  // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
+	15, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	16, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
+	16, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
+	5,  // 6: threadsvc.v1.DiffContextResponse.info:type_name -> threadsvc.v1.DiffInfo
+	6,  // 7: threadsvc.v1.DiffContextResponse.message:type_name -> threadsvc.v1.MessageChange
+	7,  // 8: threadsvc.v1.MessageChange.before:type_name -> threadsvc.v1.ValueText
+	7,  // 9: threadsvc.v1.MessageChange.after:type_name -> threadsvc.v1.ValueText
+	15, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	16, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
+	16, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
+	10, // 13: threadsvc.v1.ListStateChangesResponse.changes:type_name -> threadsvc.v1.StateChange
+	11, // 14: threadsvc.v1.StateChange.source:type_name -> threadsvc.v1.EntrySource
+	7,  // 15: threadsvc.v1.StateChange.before:type_name -> threadsvc.v1.ValueText
+	7,  // 16: threadsvc.v1.StateChange.after:type_name -> threadsvc.v1.ValueText
+	17, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
+	18, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
+	15, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	16, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
+	14, // 21: threadsvc.v1.BlameStateResponse.leaves:type_name -> threadsvc.v1.BlamedLeaf
+	7,  // 22: threadsvc.v1.BlamedLeaf.value:type_name -> threadsvc.v1.ValueText
+	11, // 23: threadsvc.v1.BlamedLeaf.source:type_name -> threadsvc.v1.EntrySource
+	0,  // 24: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
+	3,  // 25: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
+	8,  // 26: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
+	12, // 27: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
+	1,  // 28: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
+	4,  // 29: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
+	9,  // 30: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
+	13, // 31: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
+	28, // [28:32] is the sub-list for method output_type
+	24, // [24:28] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_history_service_proto_init() }
@@ -306,11 +1369,17 @@ func file_threadsvc_v1_history_service_proto_init() {
 	if File_threadsvc_v1_history_service_proto != nil {
 		return
 	}
+	file_threadsvc_v1_log_proto_init()
 	file_threadsvc_v1_moment_proto_init()
 	file_threadsvc_v1_thread_proto_init()
 	file_threadsvc_v1_history_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*GetStateResponse_Info)(nil),
 		(*GetStateResponse_Chunk)(nil),
+	}
+	file_threadsvc_v1_history_service_proto_msgTypes[4].OneofWrappers = []any{
+		(*DiffContextResponse_Info)(nil),
+		(*DiffContextResponse_StatePatchChunk)(nil),
+		(*DiffContextResponse_Message)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -318,7 +1387,7 @@ func file_threadsvc_v1_history_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_history_service_proto_rawDesc), len(file_threadsvc_v1_history_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	HistoryService_GetState_FullMethodName = "/threadsvc.v1.HistoryService/GetState"
+	HistoryService_GetState_FullMethodName         = "/threadsvc.v1.HistoryService/GetState"
+	HistoryService_DiffContext_FullMethodName      = "/threadsvc.v1.HistoryService/DiffContext"
+	HistoryService_ListStateChanges_FullMethodName = "/threadsvc.v1.HistoryService/ListStateChanges"
+	HistoryService_BlameState_FullMethodName       = "/threadsvc.v1.HistoryService/BlameState"
 )
 
 // HistoryServiceClient is the client API for HistoryService service.
@@ -34,6 +37,18 @@ const (
 type HistoryServiceClient interface {
 	// GetState returns the state at a moment, or the value at a place in it.
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetStateResponse], error)
+	// DiffContext tells how the context at one moment differs from that at another, earlier or later: a JSON Patch of the
+	// state, and the messages that were added, changed and dropped.
+	DiffContext(ctx context.Context, in *DiffContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffContextResponse], error)
+	// ListStateChanges lists what changed a value of the state, newest first. It follows the value where it was moved or
+	// copied from, where the elements of its array shifted, and through snapshots; one that only restates a value is no
+	// change. An element's list ends where it was inserted. A call looks at a bounded stretch of the log, so that a page may
+	// have few changes or none and still be followed by another.
+	ListStateChanges(ctx context.Context, in *ListStateChangesRequest, opts ...grpc.CallOption) (*ListStateChangesResponse, error)
+	// BlameState names for every leaf of the state at a moment (scalars and empty containers) the entry of the log that gave
+	// it its value. What restates a value, or moves it, did not give it. As with ListStateChanges a call looks at a bounded
+	// stretch of the log: leaves whose entry lies before it come with a later page.
+	BlameState(ctx context.Context, in *BlameStateRequest, opts ...grpc.CallOption) (*BlameStateResponse, error)
 }
 
 type historyServiceClient struct {
@@ -63,6 +78,45 @@ func (c *historyServiceClient) GetState(ctx context.Context, in *GetStateRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_GetStateClient = grpc.ServerStreamingClient[GetStateResponse]
 
+func (c *historyServiceClient) DiffContext(ctx context.Context, in *DiffContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffContextResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[1], HistoryService_DiffContext_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DiffContextRequest, DiffContextResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_DiffContextClient = grpc.ServerStreamingClient[DiffContextResponse]
+
+func (c *historyServiceClient) ListStateChanges(ctx context.Context, in *ListStateChangesRequest, opts ...grpc.CallOption) (*ListStateChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStateChangesResponse)
+	err := c.cc.Invoke(ctx, HistoryService_ListStateChanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *historyServiceClient) BlameState(ctx context.Context, in *BlameStateRequest, opts ...grpc.CallOption) (*BlameStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BlameStateResponse)
+	err := c.cc.Invoke(ctx, HistoryService_BlameState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HistoryServiceServer is the server API for HistoryService service.
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
@@ -73,6 +127,18 @@ type HistoryService_GetStateClient = grpc.ServerStreamingClient[GetStateResponse
 type HistoryServiceServer interface {
 	// GetState returns the state at a moment, or the value at a place in it.
 	GetState(*GetStateRequest, grpc.ServerStreamingServer[GetStateResponse]) error
+	// DiffContext tells how the context at one moment differs from that at another, earlier or later: a JSON Patch of the
+	// state, and the messages that were added, changed and dropped.
+	DiffContext(*DiffContextRequest, grpc.ServerStreamingServer[DiffContextResponse]) error
+	// ListStateChanges lists what changed a value of the state, newest first. It follows the value where it was moved or
+	// copied from, where the elements of its array shifted, and through snapshots; one that only restates a value is no
+	// change. An element's list ends where it was inserted. A call looks at a bounded stretch of the log, so that a page may
+	// have few changes or none and still be followed by another.
+	ListStateChanges(context.Context, *ListStateChangesRequest) (*ListStateChangesResponse, error)
+	// BlameState names for every leaf of the state at a moment (scalars and empty containers) the entry of the log that gave
+	// it its value. What restates a value, or moves it, did not give it. As with ListStateChanges a call looks at a bounded
+	// stretch of the log: leaves whose entry lies before it come with a later page.
+	BlameState(context.Context, *BlameStateRequest) (*BlameStateResponse, error)
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -85,6 +151,15 @@ type UnimplementedHistoryServiceServer struct{}
 
 func (UnimplementedHistoryServiceServer) GetState(*GetStateRequest, grpc.ServerStreamingServer[GetStateResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetState not implemented")
+}
+func (UnimplementedHistoryServiceServer) DiffContext(*DiffContextRequest, grpc.ServerStreamingServer[DiffContextResponse]) error {
+	return status.Error(codes.Unimplemented, "method DiffContext not implemented")
+}
+func (UnimplementedHistoryServiceServer) ListStateChanges(context.Context, *ListStateChangesRequest) (*ListStateChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListStateChanges not implemented")
+}
+func (UnimplementedHistoryServiceServer) BlameState(context.Context, *BlameStateRequest) (*BlameStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BlameState not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
 func (UnimplementedHistoryServiceServer) testEmbeddedByValue()                        {}
@@ -118,17 +193,78 @@ func _HistoryService_GetState_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_GetStateServer = grpc.ServerStreamingServer[GetStateResponse]
 
+func _HistoryService_DiffContext_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DiffContextRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HistoryServiceServer).DiffContext(m, &grpc.GenericServerStream[DiffContextRequest, DiffContextResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_DiffContextServer = grpc.ServerStreamingServer[DiffContextResponse]
+
+func _HistoryService_ListStateChanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStateChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HistoryServiceServer).ListStateChanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HistoryService_ListStateChanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HistoryServiceServer).ListStateChanges(ctx, req.(*ListStateChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HistoryService_BlameState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BlameStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HistoryServiceServer).BlameState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HistoryService_BlameState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HistoryServiceServer).BlameState(ctx, req.(*BlameStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HistoryService_ServiceDesc is the grpc.ServiceDesc for HistoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var HistoryService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "threadsvc.v1.HistoryService",
 	HandlerType: (*HistoryServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListStateChanges",
+			Handler:    _HistoryService_ListStateChanges_Handler,
+		},
+		{
+			MethodName: "BlameState",
+			Handler:    _HistoryService_BlameState_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "GetState",
 			Handler:       _HistoryService_GetState_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DiffContext",
+			Handler:       _HistoryService_DiffContext_Handler,
 			ServerStreams: true,
 		},
 	},
