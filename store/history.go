@@ -25,6 +25,49 @@ type History interface {
 	// would then take more than the log, both as they are stored. It reports whether the thread
 	// has this or a later one now.
 	PutCheckpoint(ctx context.Context, key Key, c Checkpoint) (kept bool, err error)
+
+	// Evidence reads, in one snapshot, what is stored of a thread beside its log and its ledgers.
+	Evidence(ctx context.Context, key Key) (*Evidence, error)
+
+	// Names lists the threads of all tenants in the order of their keys: those after a key, at most limit.
+	Names(ctx context.Context, after Key, limit int) ([]Name, error)
+}
+
+// Name is how a thread is named.
+type Name struct {
+	Key              Key
+	Tenant, ThreadID string
+}
+
+// Evidence is what is stored of a thread that must agree with its log. A row that cannot be read is among the Faults and
+// left out.
+type Evidence struct {
+	Head Head
+	// MetadataAltered: the metadata are not those that were written.
+	MetadataAltered bool
+	// Folded tells whether there is a fold; its version, tracking and messages follow.
+	Folded      bool
+	FoldVersion uint64
+	Tracking    []byte
+	Messages    []agui.StoredMessage
+	// Base is the document that Patches have been applied to since, with its version; its text is nil if there is none.
+	// Each patch has the version of its entry.
+	Base    agui.StatePatch
+	Patches []agui.StatePatch
+	// State is what base and patches amount to, nil if nothing has set it.
+	State agui.Value
+	// Checkpoints are the versions of the checkpoints, in order.
+	Checkpoints []uint64
+	Faults      []Fault
+}
+
+// Fault is a stored row that cannot be read.
+type Fault struct {
+	// Version is the one it belongs to.
+	Version uint64
+	// What names the row.
+	What string
+	Err  error
 }
 
 // Checkpoint is a fold of the past. Its Version is the fold's.

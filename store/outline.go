@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -192,6 +193,9 @@ func (p *Postgres) contents(ctx context.Context, key Key, hashes []content.Hash)
 		}
 		c.hash = content.Hash(hash)
 		c.body, err = unpack(codec, c.body)
+		if err == nil && content.HashOf(c.body) != c.hash {
+			err = fmt.Errorf("%w: chunk %x has other contents", ErrCorrupt, hash)
+		}
 		return c, err
 	}, sqlContents, uuid(key), names)
 	if err != nil {

@@ -68,7 +68,7 @@ const sqlLockHead = sqlHead + `
 FOR UPDATE`
 
 const sqlSetMetadata = `
-UPDATE threads SET metadata = $2, labels = $3
+UPDATE threads SET metadata = $2, metadata_hash = sha256($2), labels = $3
 WHERE thread_key = $1`
 
 // UpdateMetadata implements Store. An error of change is returned as it is.

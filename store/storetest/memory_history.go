@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/threadsvc/threadsvc/store"
@@ -80,4 +82,33 @@ func (m *Memory) PutCheckpoint(_ context.Context, key store.Key, c store.Checkpo
 		return nil
 	})
 	return kept, err
+}
+
+// Evidence implements store.Store. The model keeps no versions of its state's parts, and so gives the state as a whole.
+func (m *Memory) Evidence(_ context.Context, key store.Key) (e *store.Evidence, err error) {
+	err = m.read(key, func(t *thread) (err error) {
+		e = &store.Evidence{
+			Head: t.headAt(m.now()), Folded: t.fold.Tracking != nil, FoldVersion: t.fold.Version, Tracking: t.fold.Tracking,
+			Messages: slices.Clone(t.fold.Messages),
+		}
+		for _, c := range t.checkpoints {
+			e.Checkpoints = append(e.Checkpoints, c.Fold.Version)
+		}
+		e.State, err = t.state()
+		return err
+	})
+	return e, err
+}
+
+// Names implements store.Store.
+func (m *Memory) Names(_ context.Context, after store.Key, limit int) (names []store.Name, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, t := range m.threads {
+		if bytes.Compare(key[:], after[:]) > 0 {
+			names = append(names, store.Name{Key: key, Tenant: t.head.Tenant, ThreadID: t.head.ThreadID})
+		}
+	}
+	slices.SortFunc(names, func(a, b store.Name) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	return names[:min(len(names), limit)], nil
 }

@@ -37,6 +37,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"delete":                        testDelete,
 		"version at a time":             testVersionAt,
 		"checkpoints":                   testCheckpoints,
+		"evidence":                      testEvidence,
+		"names":                         testNames,
 		"tenants":                       testTenants,
 		"ended context":                 testEndedContext,
 	} {

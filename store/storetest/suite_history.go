@@ -105,3 +105,64 @@ func put(t *testing.T, s store.Store, w *writer, c store.Checkpoint) {
 		t.Errorf("the checkpoint of version %d was not kept", c.Fold.Version)
 	}
 }
+
+// testEvidence: what is stored beside the log comes back whole.
+func testEvidence(t *testing.T, s store.Store) {
+	w := newWriter("tenant", "t1")
+	if _, err := s.Evidence(t.Context(), w.key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("evidence of nothing: %v", err)
+	}
+	must(t, s, w.create())
+	if e := ok[*store.Evidence](t)(s.Evidence(t.Context(), w.key)); e.Folded || e.State != nil || e.MetadataAltered || e.Head.Version != 0 {
+		t.Errorf("evidence of a new thread: %+v", e)
+	}
+	must(t, s, w.start("r1", `{}`))
+	c := w.commit(Noise(1, 3000), `{}`)
+	c.Fold = &agui.Changes{
+		Version: w.version, Tracking: []byte(`{"phase":2}`), Upserts: []agui.StoredMessage{message(1, `{"id":"m1"}`), message(9, `{"id":"m9"}`)},
+		State: agui.StateChange{Replaced: agui.Value(`{"a":1}`)},
+	}
+	must(t, s, c)
+	put(t, s, w, checkpoint(w, `{"a":1}`))
+	base := w.version
+	c = w.commit(`{}`)
+	patch := agui.StatePatch{Version: w.version, Patch: agui.Value(`[{"op":"add","path":"/b","value":2}]`)}
+	c.Fold = &agui.Changes{Version: w.version, Tracking: []byte(`{}`), Deletes: []int64{9}, State: agui.StateChange{Patches: []agui.StatePatch{patch}}}
+	must(t, s, c)
+	e := ok[*store.Evidence](t)(s.Evidence(t.Context(), w.key))
+	if !e.Folded || e.FoldVersion != w.version || string(e.Tracking) != `{}` || string(e.State) != `{"a":1,"b":2}` || len(e.Faults) > 0 || e.MetadataAltered {
+		t.Errorf("evidence %+v", e)
+	}
+	if len(e.Messages) != 1 || string(e.Messages[0].Body) != `{"id":"m1"}` || len(e.Checkpoints) != 1 || e.Checkpoints[0] != base {
+		t.Errorf("evidence %+v", e)
+	}
+	if e.Base.Patch != nil && (e.Base.Version != base || len(e.Patches) != 1 || e.Patches[0].Version != w.version || string(e.Patches[0].Patch) != string(patch.Patch)) {
+		t.Errorf("the state's parts: %+v", e)
+	}
+}
+
+// testNames: all threads are listed, page by page.
+func testNames(t *testing.T, s store.Store) {
+	wants := map[store.Name]bool{}
+	for _, tenant := range []string{"", "a", "b"} {
+		for _, id := range []string{"t1", "t2", "t3"} {
+			w := newWriter(tenant, id)
+			must(t, s, w.create())
+			wants[store.Name{Key: w.key, Tenant: tenant, ThreadID: id}] = true
+		}
+	}
+	var after store.Key
+	for len(wants) > 0 {
+		names := ok[[]store.Name](t)(s.Names(t.Context(), after, 4))
+		if len(names) == 0 {
+			t.Fatalf("never listed: %v", wants)
+		}
+		for _, name := range names {
+			if !wants[name] {
+				t.Fatalf("%v was listed", name)
+			}
+			delete(wants, name)
+			after = name.Key
+		}
+	}
+}

@@ -24,6 +24,83 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FindingKind says what does not agree.
+type FindingKind int32
+
+const (
+	// FINDING_KIND_UNSPECIFIED is never used.
+	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
+	// FINDING_KIND_LOG: entries are missing or cannot be read. Nothing after them can be compared.
+	FindingKind_FINDING_KIND_LOG FindingKind = 1
+	// FINDING_KIND_LOG_HASH: the hash of the log is another one; what was altered lies in the range.
+	FindingKind_FINDING_KIND_LOG_HASH FindingKind = 2
+	// FINDING_KIND_STATE: the state, or a part of what it is stored as.
+	FindingKind_FINDING_KIND_STATE FindingKind = 3
+	// FINDING_KIND_MESSAGES: a message.
+	FindingKind_FINDING_KIND_MESSAGES FindingKind = 4
+	// FINDING_KIND_TRACKING: what is remembered of runs.
+	FindingKind_FINDING_KIND_TRACKING FindingKind = 5
+	// FINDING_KIND_CHECKPOINT: a checkpoint.
+	FindingKind_FINDING_KIND_CHECKPOINT FindingKind = 6
+	// FINDING_KIND_HEAD: where the thread stands, its name or its metadata.
+	FindingKind_FINDING_KIND_HEAD FindingKind = 7
+	// FINDING_KIND_RUN: a run.
+	FindingKind_FINDING_KIND_RUN FindingKind = 8
+)
+
+// Enum value maps for FindingKind.
+var (
+	FindingKind_name = map[int32]string{
+		0: "FINDING_KIND_UNSPECIFIED",
+		1: "FINDING_KIND_LOG",
+		2: "FINDING_KIND_LOG_HASH",
+		3: "FINDING_KIND_STATE",
+		4: "FINDING_KIND_MESSAGES",
+		5: "FINDING_KIND_TRACKING",
+		6: "FINDING_KIND_CHECKPOINT",
+		7: "FINDING_KIND_HEAD",
+		8: "FINDING_KIND_RUN",
+	}
+	FindingKind_value = map[string]int32{
+		"FINDING_KIND_UNSPECIFIED": 0,
+		"FINDING_KIND_LOG":         1,
+		"FINDING_KIND_LOG_HASH":    2,
+		"FINDING_KIND_STATE":       3,
+		"FINDING_KIND_MESSAGES":    4,
+		"FINDING_KIND_TRACKING":    5,
+		"FINDING_KIND_CHECKPOINT":  6,
+		"FINDING_KIND_HEAD":        7,
+		"FINDING_KIND_RUN":         8,
+	}
+)
+
+func (x FindingKind) Enum() *FindingKind {
+	p := new(FindingKind)
+	*p = x
+	return p
+}
+
+func (x FindingKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FindingKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_threadsvc_v1_history_service_proto_enumTypes[0].Descriptor()
+}
+
+func (FindingKind) Type() protoreflect.EnumType {
+	return &file_threadsvc_v1_history_service_proto_enumTypes[0]
+}
+
+func (x FindingKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FindingKind.Descriptor instead.
+func (FindingKind) EnumDescriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{0}
+}
+
 // GetStateRequest is the request of GetState.
 type GetStateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1193,6 +1270,349 @@ func (x *BlamedLeaf) GetOperationIndex() int32 {
 	return 0
 }
 
+// VerifyThreadRequest is the request of VerifyThread.
+type VerifyThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread        *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyThreadRequest) Reset() {
+	*x = VerifyThreadRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyThreadRequest) ProtoMessage() {}
+
+func (x *VerifyThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyThreadRequest.ProtoReflect.Descriptor instead.
+func (*VerifyThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *VerifyThreadRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// VerifyThreadResponse is one message of VerifyThread's answer: findings as they come and progress now and then, and the
+// result at last.
+type VerifyThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the message carries.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*VerifyThreadResponse_Finding
+	//	*VerifyThreadResponse_Progress
+	//	*VerifyThreadResponse_Result
+	Part          isVerifyThreadResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyThreadResponse) Reset() {
+	*x = VerifyThreadResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyThreadResponse) ProtoMessage() {}
+
+func (x *VerifyThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyThreadResponse.ProtoReflect.Descriptor instead.
+func (*VerifyThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VerifyThreadResponse) GetPart() isVerifyThreadResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *VerifyThreadResponse) GetFinding() *Finding {
+	if x != nil {
+		if x, ok := x.Part.(*VerifyThreadResponse_Finding); ok {
+			return x.Finding
+		}
+	}
+	return nil
+}
+
+func (x *VerifyThreadResponse) GetProgress() *VerifyProgress {
+	if x != nil {
+		if x, ok := x.Part.(*VerifyThreadResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *VerifyThreadResponse) GetResult() *VerifyResult {
+	if x != nil {
+		if x, ok := x.Part.(*VerifyThreadResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isVerifyThreadResponse_Part interface {
+	isVerifyThreadResponse_Part()
+}
+
+type VerifyThreadResponse_Finding struct {
+	// Something that does not agree with the log.
+	Finding *Finding `protobuf:"bytes,1,opt,name=finding,proto3,oneof"`
+}
+
+type VerifyThreadResponse_Progress struct {
+	// How far it is.
+	Progress *VerifyProgress `protobuf:"bytes,2,opt,name=progress,proto3,oneof"`
+}
+
+type VerifyThreadResponse_Result struct {
+	// The last message.
+	Result *VerifyResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
+}
+
+func (*VerifyThreadResponse_Finding) isVerifyThreadResponse_Part() {}
+
+func (*VerifyThreadResponse_Progress) isVerifyThreadResponse_Part() {}
+
+func (*VerifyThreadResponse_Result) isVerifyThreadResponse_Part() {}
+
+// Finding is something that does not agree with the log.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind FindingKind `protobuf:"varint,1,opt,name=kind,proto3,enum=threadsvc.v1.FindingKind" json:"kind,omitempty"`
+	// The versions it concerns: the first.
+	FirstVersion uint64 `protobuf:"varint,2,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
+	// The last.
+	LastVersion uint64 `protobuf:"varint,3,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`
+	// A short text for people. It never contains content.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Finding) GetKind() FindingKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FindingKind_FINDING_KIND_UNSPECIFIED
+}
+
+func (x *Finding) GetFirstVersion() uint64 {
+	if x != nil {
+		return x.FirstVersion
+	}
+	return 0
+}
+
+func (x *Finding) GetLastVersion() uint64 {
+	if x != nil {
+		return x.LastVersion
+	}
+	return 0
+}
+
+func (x *Finding) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+// VerifyProgress says how far a verification is.
+type VerifyProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version reached.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The last one.
+	LastVersion   uint64 `protobuf:"varint,2,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyProgress) Reset() {
+	*x = VerifyProgress{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyProgress) ProtoMessage() {}
+
+func (x *VerifyProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyProgress.ProtoReflect.Descriptor instead.
+func (*VerifyProgress) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *VerifyProgress) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *VerifyProgress) GetLastVersion() uint64 {
+	if x != nil {
+		return x.LastVersion
+	}
+	return 0
+}
+
+// VerifyResult is the result of a verification.
+type VerifyResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version the thread was verified at.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The hash of its log, as the thread has it.
+	LogHash []byte `protobuf:"bytes,2,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
+	// The number of findings; 0 if everything agrees.
+	Findings      uint64 `protobuf:"varint,3,opt,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyResult) Reset() {
+	*x = VerifyResult{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyResult) ProtoMessage() {}
+
+func (x *VerifyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyResult.ProtoReflect.Descriptor instead.
+func (*VerifyResult) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *VerifyResult) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *VerifyResult) GetLogHash() []byte {
+	if x != nil {
+		return x.LogHash
+	}
+	return nil
+}
+
+func (x *VerifyResult) GetFindings() uint64 {
+	if x != nil {
+		return x.Findings
+	}
+	return 0
+}
+
 var File_threadsvc_v1_history_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_history_service_proto_rawDesc = "" +
@@ -1282,13 +1702,43 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.threadsvc.v1.ValueTextR\x05value\x121\n" +
 	"\x06source\x18\x03 \x01(\v2\x19.threadsvc.v1.EntrySourceR\x06source\x12\x1c\n" +
 	"\toperation\x18\x04 \x01(\tR\toperation\x12'\n" +
-	"\x0foperation_index\x18\x05 \x01(\x05R\x0eoperationIndex2\xe7\x02\n" +
+	"\x0foperation_index\x18\x05 \x01(\x05R\x0eoperationIndex\"G\n" +
+	"\x13VerifyThreadRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"\xc3\x01\n" +
+	"\x14VerifyThreadResponse\x121\n" +
+	"\afinding\x18\x01 \x01(\v2\x15.threadsvc.v1.FindingH\x00R\afinding\x12:\n" +
+	"\bprogress\x18\x02 \x01(\v2\x1c.threadsvc.v1.VerifyProgressH\x00R\bprogress\x124\n" +
+	"\x06result\x18\x03 \x01(\v2\x1a.threadsvc.v1.VerifyResultH\x00R\x06resultB\x06\n" +
+	"\x04part\"\x98\x01\n" +
+	"\aFinding\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.threadsvc.v1.FindingKindR\x04kind\x12#\n" +
+	"\rfirst_version\x18\x02 \x01(\x04R\ffirstVersion\x12!\n" +
+	"\flast_version\x18\x03 \x01(\x04R\vlastVersion\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"M\n" +
+	"\x0eVerifyProgress\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12!\n" +
+	"\flast_version\x18\x02 \x01(\x04R\vlastVersion\"_\n" +
+	"\fVerifyResult\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x19\n" +
+	"\blog_hash\x18\x02 \x01(\fR\alogHash\x12\x1a\n" +
+	"\bfindings\x18\x03 \x01(\x04R\bfindings*\xf4\x01\n" +
+	"\vFindingKind\x12\x1c\n" +
+	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FINDING_KIND_LOG\x10\x01\x12\x19\n" +
+	"\x15FINDING_KIND_LOG_HASH\x10\x02\x12\x16\n" +
+	"\x12FINDING_KIND_STATE\x10\x03\x12\x19\n" +
+	"\x15FINDING_KIND_MESSAGES\x10\x04\x12\x19\n" +
+	"\x15FINDING_KIND_TRACKING\x10\x05\x12\x1b\n" +
+	"\x17FINDING_KIND_CHECKPOINT\x10\x06\x12\x15\n" +
+	"\x11FINDING_KIND_HEAD\x10\a\x12\x14\n" +
+	"\x10FINDING_KIND_RUN\x10\b2\xc0\x03\n" +
 	"\x0eHistoryService\x12K\n" +
 	"\bGetState\x12\x1d.threadsvc.v1.GetStateRequest\x1a\x1e.threadsvc.v1.GetStateResponse0\x01\x12T\n" +
 	"\vDiffContext\x12 .threadsvc.v1.DiffContextRequest\x1a!.threadsvc.v1.DiffContextResponse0\x01\x12a\n" +
 	"\x10ListStateChanges\x12%.threadsvc.v1.ListStateChangesRequest\x1a&.threadsvc.v1.ListStateChangesResponse\x12O\n" +
 	"\n" +
-	"BlameState\x12\x1f.threadsvc.v1.BlameStateRequest\x1a .threadsvc.v1.BlameStateResponseB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"BlameState\x12\x1f.threadsvc.v1.BlameStateRequest\x1a .threadsvc.v1.BlameStateResponse\x12W\n" +
+	"\fVerifyThread\x12!.threadsvc.v1.VerifyThreadRequest\x1a\".threadsvc.v1.VerifyThreadResponse0\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_history_service_proto_rawDescOnce sync.Once
@@ -1302,66 +1752,80 @@ func file_threadsvc_v1_history_service_proto_rawDescGZIP() []byte {
 	return file_threadsvc_v1_history_service_proto_rawDescData
 }
 
-var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_threadsvc_v1_history_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_threadsvc_v1_history_service_proto_goTypes = []any{
-	(*GetStateRequest)(nil),          // 0: threadsvc.v1.GetStateRequest
-	(*GetStateResponse)(nil),         // 1: threadsvc.v1.GetStateResponse
-	(*StateInfo)(nil),                // 2: threadsvc.v1.StateInfo
-	(*DiffContextRequest)(nil),       // 3: threadsvc.v1.DiffContextRequest
-	(*DiffContextResponse)(nil),      // 4: threadsvc.v1.DiffContextResponse
-	(*DiffInfo)(nil),                 // 5: threadsvc.v1.DiffInfo
-	(*MessageChange)(nil),            // 6: threadsvc.v1.MessageChange
-	(*ValueText)(nil),                // 7: threadsvc.v1.ValueText
-	(*ListStateChangesRequest)(nil),  // 8: threadsvc.v1.ListStateChangesRequest
-	(*ListStateChangesResponse)(nil), // 9: threadsvc.v1.ListStateChangesResponse
-	(*StateChange)(nil),              // 10: threadsvc.v1.StateChange
-	(*EntrySource)(nil),              // 11: threadsvc.v1.EntrySource
-	(*BlameStateRequest)(nil),        // 12: threadsvc.v1.BlameStateRequest
-	(*BlameStateResponse)(nil),       // 13: threadsvc.v1.BlameStateResponse
-	(*BlamedLeaf)(nil),               // 14: threadsvc.v1.BlamedLeaf
-	(*ThreadName)(nil),               // 15: threadsvc.v1.ThreadName
-	(*Moment)(nil),                   // 16: threadsvc.v1.Moment
-	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
-	(EntryKind)(0),                   // 18: threadsvc.v1.EntryKind
+	(FindingKind)(0),                 // 0: threadsvc.v1.FindingKind
+	(*GetStateRequest)(nil),          // 1: threadsvc.v1.GetStateRequest
+	(*GetStateResponse)(nil),         // 2: threadsvc.v1.GetStateResponse
+	(*StateInfo)(nil),                // 3: threadsvc.v1.StateInfo
+	(*DiffContextRequest)(nil),       // 4: threadsvc.v1.DiffContextRequest
+	(*DiffContextResponse)(nil),      // 5: threadsvc.v1.DiffContextResponse
+	(*DiffInfo)(nil),                 // 6: threadsvc.v1.DiffInfo
+	(*MessageChange)(nil),            // 7: threadsvc.v1.MessageChange
+	(*ValueText)(nil),                // 8: threadsvc.v1.ValueText
+	(*ListStateChangesRequest)(nil),  // 9: threadsvc.v1.ListStateChangesRequest
+	(*ListStateChangesResponse)(nil), // 10: threadsvc.v1.ListStateChangesResponse
+	(*StateChange)(nil),              // 11: threadsvc.v1.StateChange
+	(*EntrySource)(nil),              // 12: threadsvc.v1.EntrySource
+	(*BlameStateRequest)(nil),        // 13: threadsvc.v1.BlameStateRequest
+	(*BlameStateResponse)(nil),       // 14: threadsvc.v1.BlameStateResponse
+	(*BlamedLeaf)(nil),               // 15: threadsvc.v1.BlamedLeaf
+	(*VerifyThreadRequest)(nil),      // 16: threadsvc.v1.VerifyThreadRequest
+	(*VerifyThreadResponse)(nil),     // 17: threadsvc.v1.VerifyThreadResponse
+	(*Finding)(nil),                  // 18: threadsvc.v1.Finding
+	(*VerifyProgress)(nil),           // 19: threadsvc.v1.VerifyProgress
+	(*VerifyResult)(nil),             // 20: threadsvc.v1.VerifyResult
+	(*ThreadName)(nil),               // 21: threadsvc.v1.ThreadName
+	(*Moment)(nil),                   // 22: threadsvc.v1.Moment
+	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
+	(EntryKind)(0),                   // 24: threadsvc.v1.EntryKind
 }
 var file_threadsvc_v1_history_service_proto_depIdxs = []int32{
-	15, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	16, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
-	2,  // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
-	15, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	16, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
-	16, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
-	5,  // 6: threadsvc.v1.DiffContextResponse.info:type_name -> threadsvc.v1.DiffInfo
-	6,  // 7: threadsvc.v1.DiffContextResponse.message:type_name -> threadsvc.v1.MessageChange
-	7,  // 8: threadsvc.v1.MessageChange.before:type_name -> threadsvc.v1.ValueText
-	7,  // 9: threadsvc.v1.MessageChange.after:type_name -> threadsvc.v1.ValueText
-	15, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	16, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
-	16, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
-	10, // 13: threadsvc.v1.ListStateChangesResponse.changes:type_name -> threadsvc.v1.StateChange
-	11, // 14: threadsvc.v1.StateChange.source:type_name -> threadsvc.v1.EntrySource
-	7,  // 15: threadsvc.v1.StateChange.before:type_name -> threadsvc.v1.ValueText
-	7,  // 16: threadsvc.v1.StateChange.after:type_name -> threadsvc.v1.ValueText
-	17, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
-	18, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
-	15, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	16, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
-	14, // 21: threadsvc.v1.BlameStateResponse.leaves:type_name -> threadsvc.v1.BlamedLeaf
-	7,  // 22: threadsvc.v1.BlamedLeaf.value:type_name -> threadsvc.v1.ValueText
-	11, // 23: threadsvc.v1.BlamedLeaf.source:type_name -> threadsvc.v1.EntrySource
-	0,  // 24: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
-	3,  // 25: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
-	8,  // 26: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
-	12, // 27: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
-	1,  // 28: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
-	4,  // 29: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
-	9,  // 30: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
-	13, // 31: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
-	28, // [28:32] is the sub-list for method output_type
-	24, // [24:28] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	21, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	22, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
+	3,  // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
+	21, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	22, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
+	22, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
+	6,  // 6: threadsvc.v1.DiffContextResponse.info:type_name -> threadsvc.v1.DiffInfo
+	7,  // 7: threadsvc.v1.DiffContextResponse.message:type_name -> threadsvc.v1.MessageChange
+	8,  // 8: threadsvc.v1.MessageChange.before:type_name -> threadsvc.v1.ValueText
+	8,  // 9: threadsvc.v1.MessageChange.after:type_name -> threadsvc.v1.ValueText
+	21, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	22, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
+	22, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
+	11, // 13: threadsvc.v1.ListStateChangesResponse.changes:type_name -> threadsvc.v1.StateChange
+	12, // 14: threadsvc.v1.StateChange.source:type_name -> threadsvc.v1.EntrySource
+	8,  // 15: threadsvc.v1.StateChange.before:type_name -> threadsvc.v1.ValueText
+	8,  // 16: threadsvc.v1.StateChange.after:type_name -> threadsvc.v1.ValueText
+	23, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
+	24, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
+	21, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	22, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
+	15, // 21: threadsvc.v1.BlameStateResponse.leaves:type_name -> threadsvc.v1.BlamedLeaf
+	8,  // 22: threadsvc.v1.BlamedLeaf.value:type_name -> threadsvc.v1.ValueText
+	12, // 23: threadsvc.v1.BlamedLeaf.source:type_name -> threadsvc.v1.EntrySource
+	21, // 24: threadsvc.v1.VerifyThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	18, // 25: threadsvc.v1.VerifyThreadResponse.finding:type_name -> threadsvc.v1.Finding
+	19, // 26: threadsvc.v1.VerifyThreadResponse.progress:type_name -> threadsvc.v1.VerifyProgress
+	20, // 27: threadsvc.v1.VerifyThreadResponse.result:type_name -> threadsvc.v1.VerifyResult
+	0,  // 28: threadsvc.v1.Finding.kind:type_name -> threadsvc.v1.FindingKind
+	1,  // 29: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
+	4,  // 30: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
+	9,  // 31: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
+	13, // 32: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
+	16, // 33: threadsvc.v1.HistoryService.VerifyThread:input_type -> threadsvc.v1.VerifyThreadRequest
+	2,  // 34: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
+	5,  // 35: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
+	10, // 36: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
+	14, // 37: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
+	17, // 38: threadsvc.v1.HistoryService.VerifyThread:output_type -> threadsvc.v1.VerifyThreadResponse
+	34, // [34:39] is the sub-list for method output_type
+	29, // [29:34] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_history_service_proto_init() }
@@ -1381,18 +1845,24 @@ func file_threadsvc_v1_history_service_proto_init() {
 		(*DiffContextResponse_StatePatchChunk)(nil),
 		(*DiffContextResponse_Message)(nil),
 	}
+	file_threadsvc_v1_history_service_proto_msgTypes[16].OneofWrappers = []any{
+		(*VerifyThreadResponse_Finding)(nil),
+		(*VerifyThreadResponse_Progress)(nil),
+		(*VerifyThreadResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_history_service_proto_rawDesc), len(file_threadsvc_v1_history_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   15,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_threadsvc_v1_history_service_proto_goTypes,
 		DependencyIndexes: file_threadsvc_v1_history_service_proto_depIdxs,
+		EnumInfos:         file_threadsvc_v1_history_service_proto_enumTypes,
 		MessageInfos:      file_threadsvc_v1_history_service_proto_msgTypes,
 	}.Build()
 	File_threadsvc_v1_history_service_proto = out.File

@@ -25,6 +25,7 @@ const (
 	HistoryService_DiffContext_FullMethodName      = "/threadsvc.v1.HistoryService/DiffContext"
 	HistoryService_ListStateChanges_FullMethodName = "/threadsvc.v1.HistoryService/ListStateChanges"
 	HistoryService_BlameState_FullMethodName       = "/threadsvc.v1.HistoryService/BlameState"
+	HistoryService_VerifyThread_FullMethodName     = "/threadsvc.v1.HistoryService/VerifyThread"
 )
 
 // HistoryServiceClient is the client API for HistoryService service.
@@ -49,6 +50,11 @@ type HistoryServiceClient interface {
 	// it its value. What restates a value, or moves it, did not give it. As with ListStateChanges a call looks at a bounded
 	// stretch of the log: leaves whose entry lies before it come with a later page.
 	BlameState(ctx context.Context, in *BlameStateRequest, opts ...grpc.CallOption) (*BlameStateResponse, error)
+	// VerifyThread recomputes a thread from its log and compares what is stored: the chain of hashes over the log, state,
+	// messages, what is remembered of runs, checkpoints, where the thread stands, and its runs as far as they follow from the
+	// log. It sees one moment of the thread, which may go on meanwhile. Not covered, since nothing else says it: fencing token
+	// and lease, the time of creation, the times and input hashes of runs, and the ledger of warnings.
+	VerifyThread(ctx context.Context, in *VerifyThreadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyThreadResponse], error)
 }
 
 type historyServiceClient struct {
@@ -117,6 +123,25 @@ func (c *historyServiceClient) BlameState(ctx context.Context, in *BlameStateReq
 	return out, nil
 }
 
+func (c *historyServiceClient) VerifyThread(ctx context.Context, in *VerifyThreadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyThreadResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[2], HistoryService_VerifyThread_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[VerifyThreadRequest, VerifyThreadResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_VerifyThreadClient = grpc.ServerStreamingClient[VerifyThreadResponse]
+
 // HistoryServiceServer is the server API for HistoryService service.
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
@@ -139,6 +164,11 @@ type HistoryServiceServer interface {
 	// it its value. What restates a value, or moves it, did not give it. As with ListStateChanges a call looks at a bounded
 	// stretch of the log: leaves whose entry lies before it come with a later page.
 	BlameState(context.Context, *BlameStateRequest) (*BlameStateResponse, error)
+	// VerifyThread recomputes a thread from its log and compares what is stored: the chain of hashes over the log, state,
+	// messages, what is remembered of runs, checkpoints, where the thread stands, and its runs as far as they follow from the
+	// log. It sees one moment of the thread, which may go on meanwhile. Not covered, since nothing else says it: fencing token
+	// and lease, the time of creation, the times and input hashes of runs, and the ledger of warnings.
+	VerifyThread(*VerifyThreadRequest, grpc.ServerStreamingServer[VerifyThreadResponse]) error
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -160,6 +190,9 @@ func (UnimplementedHistoryServiceServer) ListStateChanges(context.Context, *List
 }
 func (UnimplementedHistoryServiceServer) BlameState(context.Context, *BlameStateRequest) (*BlameStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BlameState not implemented")
+}
+func (UnimplementedHistoryServiceServer) VerifyThread(*VerifyThreadRequest, grpc.ServerStreamingServer[VerifyThreadResponse]) error {
+	return status.Error(codes.Unimplemented, "method VerifyThread not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
 func (UnimplementedHistoryServiceServer) testEmbeddedByValue()                        {}
@@ -240,6 +273,17 @@ func _HistoryService_BlameState_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HistoryService_VerifyThread_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(VerifyThreadRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HistoryServiceServer).VerifyThread(m, &grpc.GenericServerStream[VerifyThreadRequest, VerifyThreadResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_VerifyThreadServer = grpc.ServerStreamingServer[VerifyThreadResponse]
+
 // HistoryService_ServiceDesc is the grpc.ServiceDesc for HistoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -265,6 +309,11 @@ var HistoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "DiffContext",
 			Handler:       _HistoryService_DiffContext_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "VerifyThread",
+			Handler:       _HistoryService_VerifyThread_Handler,
 			ServerStreams: true,
 		},
 	},
