@@ -74,6 +74,5 @@ func (t *Thread) replayEvent(entry *Entry) error {
 		return v
 	}
 	var a Applied
-	t.step(&a, &ev, entry.Flags)
-	return nil
+	return t.insist(t.step(&a, &ev, entry.Flags))
 }

@@ -15,7 +15,7 @@ const emptyState = "{}"
 // docLimits are the limits of the state and of the contents of activities. What the log holds was within the limits of
 // its time, so replay knows none.
 func (t *Thread) docLimits() jsondoc.Limits {
-	if t.replaying {
+	if t.replaying && !t.strict {
 		return jsondoc.Limits{Depth: math.MaxInt, Ops: math.MaxInt, Size: math.MaxInt, Work: math.MaxInt}
 	}
 	return jsondoc.Limits{Depth: t.lim.Depth, Ops: t.lim.PatchOps, Size: t.lim.State}

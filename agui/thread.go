@@ -30,6 +30,7 @@ type Thread struct {
 	statePatchBytes int
 
 	replaying bool
+	strict    bool              // replay obeys the limits (ReplayWithinLimits)
 	watch     func(StateEffect) // nil unless WatchState was called
 }
 

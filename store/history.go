@@ -29,6 +29,11 @@ type History interface {
 	// Evidence reads, in one snapshot, what is stored of a thread beside its log and its ledgers.
 	Evidence(ctx context.Context, key Key) (*Evidence, error)
 
+	// Import makes a thread of what feed gives, with the versions, hashes and times that it says: all of it, or nothing if
+	// feed returns an error. The head's labels are kept, its lease begins anew. Runs that are over count as merged. The
+	// error is ErrConflict if the thread exists, ErrInvalid if what it is given contradicts itself, or feed's.
+	Import(ctx context.Context, head Head, feed func(Importer) error) error
+
 	// Names lists the threads of all tenants in the order of their keys: those after a key, at most limit.
 	Names(ctx context.Context, after Key, limit int) ([]Name, error)
 }
@@ -88,4 +93,13 @@ type LogSince struct {
 	LogSize int64
 	// Room tells whether a checkpoint as large as the last one, as it is stored, would be kept.
 	Room bool
+}
+
+// Importer takes the parts of a thread that is imported, in this order: segments, each following the one before, runs by
+// their ordinals, warnings, and the fold of it all. It keeps nothing that it is given.
+type Importer interface {
+	Segment(s *Segment) error
+	Run(r *Run) error
+	Warning(w *Warning) error
+	Fold(c *agui.Changes) error
 }

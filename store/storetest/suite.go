@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"checkpoints":                   testCheckpoints,
 		"evidence":                      testEvidence,
 		"names":                         testNames,
+		"import":                        testImport,
 		"tenants":                       testTenants,
 		"ended context":                 testEndedContext,
 	} {

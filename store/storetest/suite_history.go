@@ -166,3 +166,59 @@ func testNames(t *testing.T, s store.Store) {
 		}
 	}
 }
+
+// testImport: a thread is made as it is given, or not at all.
+func testImport(t *testing.T, s store.Store) {
+	w := newWriter("tenant", "t1")
+	_ = w.create()
+	c := w.start("r1", `{}`)
+	segment := w.segment(agui.KindEvent, Noise(1, 9000), `{}`)
+	at := time.Unix(1_700_000_000, 5000).UTC()
+	segment.CommittedAt, c.Segments[0].CommittedAt = at.Add(time.Second), at
+	head := store.Head{
+		Key: w.key, Tenant: "tenant", ThreadID: "t1", Version: w.version, Hash: w.hash, Fence: 7, StreamID: "r1", NextOffset: w.next,
+		ActiveRun: "r1", LeaseTTL: time.Minute, Runs: 1, CreatedAt: at, LastRunAt: at.Add(time.Hour),
+		Metadata: store.Metadata{Text: []byte(`{"a":"b"}`), Labels: []string{"a\x00b"}},
+	}
+	run := c.Opened[0]
+	run.StartedAt = at
+	warning := store.Warning{Version: 2, RunID: "r1", Warning: agui.Warning{Code: agui.EventUnknown, Removed: agui.Value(`1`)}, RemovedBytes: 99, RaisedAt: at}
+	feed := func(fail error) func(store.Importer) error {
+		return func(to store.Importer) error {
+			changes := agui.Changes{Version: w.version, Tracking: []byte(`{}`), Upserts: []agui.StoredMessage{message(1, `{}`)}}
+			changes.State.Replaced = agui.Value(`{"a":1}`)
+			return errors.Join(to.Segment(&c.Segments[0]), to.Segment(&segment), to.Run(&run), to.Warning(&warning), to.Fold(&changes), fail)
+		}
+	}
+	broken := errors.New("broken")
+	if err := s.Import(t.Context(), head, feed(broken)); !errors.Is(err, broken) {
+		t.Errorf("an import that failed: %v", err)
+	}
+	if _, err := s.Head(t.Context(), w.key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("after an import that failed: %v", err)
+	}
+	if err := s.Import(t.Context(), head, feed(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Import(t.Context(), head, feed(nil)); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("imported twice: %v", err)
+	}
+	loaded := load(t, s, w.key)
+	if got := loaded.Head; got.Hash != w.hash || got.Fence != 7 || !got.CreatedAt.Equal(at) || !got.LastRunAt.Equal(head.LastRunAt) || got.LeaseExpired ||
+		got.LeaseExpiresAt.IsZero() || string(got.Metadata.Text) != `{"a":"b"}` || len(got.Metadata.Labels) != 1 {
+		t.Errorf("head %+v", got)
+	}
+	if string(loaded.Fold.State) != `{"a":1}` || len(loaded.Fold.Messages) != 1 || len(loaded.Tail) != 0 || !loaded.LastRun.StartedAt.Equal(at) {
+		t.Errorf("loaded %+v", loaded)
+	}
+	log := logOf(t, s, w.key, 1, 1<<20)
+	if texts := payloads(t, log); len(texts) != 3 || texts[1] != Noise(1, 9000) {
+		t.Errorf("log %.40q", texts)
+	}
+	if last := log[len(log)-1]; !last.CommitTime(3).Equal(at.Add(time.Second)) || !log[0].CommitTime(1).Equal(at) {
+		t.Errorf("times %v %v", log[0].CommitTime(1), last.CommitTime(3))
+	}
+	if rows := ok[[]store.Warning](t)(s.Warnings(t.Context(), w.key, store.WarningPlace{}, 5)); len(rows) != 1 || rows[0].RemovedBytes != 99 || !rows[0].RaisedAt.Equal(at) {
+		t.Errorf("warnings %+v", rows)
+	}
+}

@@ -1613,6 +1613,200 @@ func (x *VerifyResult) GetFindings() uint64 {
 	return 0
 }
 
+// ExportThreadRequest is the request of ExportThread.
+type ExportThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread        *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportThreadRequest) Reset() {
+	*x = ExportThreadRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportThreadRequest) ProtoMessage() {}
+
+func (x *ExportThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportThreadRequest.ProtoReflect.Descriptor instead.
+func (*ExportThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExportThreadRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// ExportThreadResponse is one message of ExportThread's answer.
+type ExportThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next piece of the file.
+	Chunk         []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportThreadResponse) Reset() {
+	*x = ExportThreadResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportThreadResponse) ProtoMessage() {}
+
+func (x *ExportThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportThreadResponse.ProtoReflect.Descriptor instead.
+func (*ExportThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExportThreadResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+// ImportThreadRequest is one message of ImportThread's request.
+type ImportThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first message: the thread that the file must be of. Its thread_id must be that of the file, since events name
+	// it; the tenant may be another one.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The next piece of the file. A message that comes later than 60 seconds after the one before ends the call.
+	Chunk         []byte `protobuf:"bytes,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportThreadRequest) Reset() {
+	*x = ImportThreadRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportThreadRequest) ProtoMessage() {}
+
+func (x *ImportThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportThreadRequest.ProtoReflect.Descriptor instead.
+func (*ImportThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ImportThreadRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *ImportThreadRequest) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+// ImportThreadResponse is the answer of ImportThread.
+type ImportThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread        *Thread `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportThreadResponse) Reset() {
+	*x = ImportThreadResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportThreadResponse) ProtoMessage() {}
+
+func (x *ImportThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportThreadResponse.ProtoReflect.Descriptor instead.
+func (*ImportThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ImportThreadResponse) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
 var File_threadsvc_v1_history_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_history_service_proto_rawDesc = "" +
@@ -1721,7 +1915,16 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\fVerifyResult\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x19\n" +
 	"\blog_hash\x18\x02 \x01(\fR\alogHash\x12\x1a\n" +
-	"\bfindings\x18\x03 \x01(\x04R\bfindings*\xf4\x01\n" +
+	"\bfindings\x18\x03 \x01(\x04R\bfindings\"G\n" +
+	"\x13ExportThreadRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\",\n" +
+	"\x14ExportThreadResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"]\n" +
+	"\x13ImportThreadRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x14\n" +
+	"\x05chunk\x18\x02 \x01(\fR\x05chunk\"D\n" +
+	"\x14ImportThreadResponse\x12,\n" +
+	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread*\xf4\x01\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_KIND_LOG\x10\x01\x12\x19\n" +
@@ -1731,14 +1934,16 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x15FINDING_KIND_TRACKING\x10\x05\x12\x1b\n" +
 	"\x17FINDING_KIND_CHECKPOINT\x10\x06\x12\x15\n" +
 	"\x11FINDING_KIND_HEAD\x10\a\x12\x14\n" +
-	"\x10FINDING_KIND_RUN\x10\b2\xc0\x03\n" +
+	"\x10FINDING_KIND_RUN\x10\b2\xf2\x04\n" +
 	"\x0eHistoryService\x12K\n" +
 	"\bGetState\x12\x1d.threadsvc.v1.GetStateRequest\x1a\x1e.threadsvc.v1.GetStateResponse0\x01\x12T\n" +
 	"\vDiffContext\x12 .threadsvc.v1.DiffContextRequest\x1a!.threadsvc.v1.DiffContextResponse0\x01\x12a\n" +
 	"\x10ListStateChanges\x12%.threadsvc.v1.ListStateChangesRequest\x1a&.threadsvc.v1.ListStateChangesResponse\x12O\n" +
 	"\n" +
 	"BlameState\x12\x1f.threadsvc.v1.BlameStateRequest\x1a .threadsvc.v1.BlameStateResponse\x12W\n" +
-	"\fVerifyThread\x12!.threadsvc.v1.VerifyThreadRequest\x1a\".threadsvc.v1.VerifyThreadResponse0\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\fVerifyThread\x12!.threadsvc.v1.VerifyThreadRequest\x1a\".threadsvc.v1.VerifyThreadResponse0\x01\x12W\n" +
+	"\fExportThread\x12!.threadsvc.v1.ExportThreadRequest\x1a\".threadsvc.v1.ExportThreadResponse0\x01\x12W\n" +
+	"\fImportThread\x12!.threadsvc.v1.ImportThreadRequest\x1a\".threadsvc.v1.ImportThreadResponse(\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_history_service_proto_rawDescOnce sync.Once
@@ -1753,7 +1958,7 @@ func file_threadsvc_v1_history_service_proto_rawDescGZIP() []byte {
 }
 
 var file_threadsvc_v1_history_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_threadsvc_v1_history_service_proto_goTypes = []any{
 	(FindingKind)(0),                 // 0: threadsvc.v1.FindingKind
 	(*GetStateRequest)(nil),          // 1: threadsvc.v1.GetStateRequest
@@ -1776,56 +1981,68 @@ var file_threadsvc_v1_history_service_proto_goTypes = []any{
 	(*Finding)(nil),                  // 18: threadsvc.v1.Finding
 	(*VerifyProgress)(nil),           // 19: threadsvc.v1.VerifyProgress
 	(*VerifyResult)(nil),             // 20: threadsvc.v1.VerifyResult
-	(*ThreadName)(nil),               // 21: threadsvc.v1.ThreadName
-	(*Moment)(nil),                   // 22: threadsvc.v1.Moment
-	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
-	(EntryKind)(0),                   // 24: threadsvc.v1.EntryKind
+	(*ExportThreadRequest)(nil),      // 21: threadsvc.v1.ExportThreadRequest
+	(*ExportThreadResponse)(nil),     // 22: threadsvc.v1.ExportThreadResponse
+	(*ImportThreadRequest)(nil),      // 23: threadsvc.v1.ImportThreadRequest
+	(*ImportThreadResponse)(nil),     // 24: threadsvc.v1.ImportThreadResponse
+	(*ThreadName)(nil),               // 25: threadsvc.v1.ThreadName
+	(*Moment)(nil),                   // 26: threadsvc.v1.Moment
+	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
+	(EntryKind)(0),                   // 28: threadsvc.v1.EntryKind
+	(*Thread)(nil),                   // 29: threadsvc.v1.Thread
 }
 var file_threadsvc_v1_history_service_proto_depIdxs = []int32{
-	21, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	22, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
+	25, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	26, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
 	3,  // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
-	21, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	22, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
-	22, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
+	25, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	26, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
+	26, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
 	6,  // 6: threadsvc.v1.DiffContextResponse.info:type_name -> threadsvc.v1.DiffInfo
 	7,  // 7: threadsvc.v1.DiffContextResponse.message:type_name -> threadsvc.v1.MessageChange
 	8,  // 8: threadsvc.v1.MessageChange.before:type_name -> threadsvc.v1.ValueText
 	8,  // 9: threadsvc.v1.MessageChange.after:type_name -> threadsvc.v1.ValueText
-	21, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	22, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
-	22, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
+	25, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	26, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
+	26, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
 	11, // 13: threadsvc.v1.ListStateChangesResponse.changes:type_name -> threadsvc.v1.StateChange
 	12, // 14: threadsvc.v1.StateChange.source:type_name -> threadsvc.v1.EntrySource
 	8,  // 15: threadsvc.v1.StateChange.before:type_name -> threadsvc.v1.ValueText
 	8,  // 16: threadsvc.v1.StateChange.after:type_name -> threadsvc.v1.ValueText
-	23, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
-	24, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
-	21, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	22, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
+	27, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
+	28, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
+	25, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	26, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
 	15, // 21: threadsvc.v1.BlameStateResponse.leaves:type_name -> threadsvc.v1.BlamedLeaf
 	8,  // 22: threadsvc.v1.BlamedLeaf.value:type_name -> threadsvc.v1.ValueText
 	12, // 23: threadsvc.v1.BlamedLeaf.source:type_name -> threadsvc.v1.EntrySource
-	21, // 24: threadsvc.v1.VerifyThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	25, // 24: threadsvc.v1.VerifyThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
 	18, // 25: threadsvc.v1.VerifyThreadResponse.finding:type_name -> threadsvc.v1.Finding
 	19, // 26: threadsvc.v1.VerifyThreadResponse.progress:type_name -> threadsvc.v1.VerifyProgress
 	20, // 27: threadsvc.v1.VerifyThreadResponse.result:type_name -> threadsvc.v1.VerifyResult
 	0,  // 28: threadsvc.v1.Finding.kind:type_name -> threadsvc.v1.FindingKind
-	1,  // 29: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
-	4,  // 30: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
-	9,  // 31: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
-	13, // 32: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
-	16, // 33: threadsvc.v1.HistoryService.VerifyThread:input_type -> threadsvc.v1.VerifyThreadRequest
-	2,  // 34: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
-	5,  // 35: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
-	10, // 36: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
-	14, // 37: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
-	17, // 38: threadsvc.v1.HistoryService.VerifyThread:output_type -> threadsvc.v1.VerifyThreadResponse
-	34, // [34:39] is the sub-list for method output_type
-	29, // [29:34] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	25, // 29: threadsvc.v1.ExportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	25, // 30: threadsvc.v1.ImportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	29, // 31: threadsvc.v1.ImportThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	1,  // 32: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
+	4,  // 33: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
+	9,  // 34: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
+	13, // 35: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
+	16, // 36: threadsvc.v1.HistoryService.VerifyThread:input_type -> threadsvc.v1.VerifyThreadRequest
+	21, // 37: threadsvc.v1.HistoryService.ExportThread:input_type -> threadsvc.v1.ExportThreadRequest
+	23, // 38: threadsvc.v1.HistoryService.ImportThread:input_type -> threadsvc.v1.ImportThreadRequest
+	2,  // 39: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
+	5,  // 40: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
+	10, // 41: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
+	14, // 42: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
+	17, // 43: threadsvc.v1.HistoryService.VerifyThread:output_type -> threadsvc.v1.VerifyThreadResponse
+	22, // 44: threadsvc.v1.HistoryService.ExportThread:output_type -> threadsvc.v1.ExportThreadResponse
+	24, // 45: threadsvc.v1.HistoryService.ImportThread:output_type -> threadsvc.v1.ImportThreadResponse
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_history_service_proto_init() }
@@ -1856,7 +2073,7 @@ func file_threadsvc_v1_history_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_history_service_proto_rawDesc), len(file_threadsvc_v1_history_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,8 @@ const (
 	HistoryService_ListStateChanges_FullMethodName = "/threadsvc.v1.HistoryService/ListStateChanges"
 	HistoryService_BlameState_FullMethodName       = "/threadsvc.v1.HistoryService/BlameState"
 	HistoryService_VerifyThread_FullMethodName     = "/threadsvc.v1.HistoryService/VerifyThread"
+	HistoryService_ExportThread_FullMethodName     = "/threadsvc.v1.HistoryService/ExportThread"
+	HistoryService_ImportThread_FullMethodName     = "/threadsvc.v1.HistoryService/ImportThread"
 )
 
 // HistoryServiceClient is the client API for HistoryService service.
@@ -55,6 +57,14 @@ type HistoryServiceClient interface {
 	// log. It sees one moment of the thread, which may go on meanwhile. Not covered, since nothing else says it: fencing token
 	// and lease, the time of creation, the times and input hashes of runs, and the ledger of warnings.
 	VerifyThread(ctx context.Context, in *VerifyThreadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyThreadResponse], error)
+	// ExportThread returns a thread as it is now as one file, in pieces: its log with all times and offsets, its runs, its
+	// warnings and its metadata. The file's form is described in store/archive; it is versioned, checks itself, and is the
+	// same for the same thread. "threadsvc verify --file" judges it without a database.
+	ExportThread(ctx context.Context, in *ExportThreadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportThreadResponse], error)
+	// ImportThread makes a thread of an exported file: with the same versions, hashes, contexts, runs, times and warnings. It
+	// fails if the thread exists. Nothing is there before all of it is, and only if the log is the one that was hashed. The
+	// fencing token of a run that was going on still holds; its lease begins anew.
+	ImportThread(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportThreadRequest, ImportThreadResponse], error)
 }
 
 type historyServiceClient struct {
@@ -142,6 +152,38 @@ func (c *historyServiceClient) VerifyThread(ctx context.Context, in *VerifyThrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_VerifyThreadClient = grpc.ServerStreamingClient[VerifyThreadResponse]
 
+func (c *historyServiceClient) ExportThread(ctx context.Context, in *ExportThreadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportThreadResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[3], HistoryService_ExportThread_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportThreadRequest, ExportThreadResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_ExportThreadClient = grpc.ServerStreamingClient[ExportThreadResponse]
+
+func (c *historyServiceClient) ImportThread(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportThreadRequest, ImportThreadResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[4], HistoryService_ImportThread_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportThreadRequest, ImportThreadResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_ImportThreadClient = grpc.ClientStreamingClient[ImportThreadRequest, ImportThreadResponse]
+
 // HistoryServiceServer is the server API for HistoryService service.
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
@@ -169,6 +211,14 @@ type HistoryServiceServer interface {
 	// log. It sees one moment of the thread, which may go on meanwhile. Not covered, since nothing else says it: fencing token
 	// and lease, the time of creation, the times and input hashes of runs, and the ledger of warnings.
 	VerifyThread(*VerifyThreadRequest, grpc.ServerStreamingServer[VerifyThreadResponse]) error
+	// ExportThread returns a thread as it is now as one file, in pieces: its log with all times and offsets, its runs, its
+	// warnings and its metadata. The file's form is described in store/archive; it is versioned, checks itself, and is the
+	// same for the same thread. "threadsvc verify --file" judges it without a database.
+	ExportThread(*ExportThreadRequest, grpc.ServerStreamingServer[ExportThreadResponse]) error
+	// ImportThread makes a thread of an exported file: with the same versions, hashes, contexts, runs, times and warnings. It
+	// fails if the thread exists. Nothing is there before all of it is, and only if the log is the one that was hashed. The
+	// fencing token of a run that was going on still holds; its lease begins anew.
+	ImportThread(grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]) error
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -193,6 +243,12 @@ func (UnimplementedHistoryServiceServer) BlameState(context.Context, *BlameState
 }
 func (UnimplementedHistoryServiceServer) VerifyThread(*VerifyThreadRequest, grpc.ServerStreamingServer[VerifyThreadResponse]) error {
 	return status.Error(codes.Unimplemented, "method VerifyThread not implemented")
+}
+func (UnimplementedHistoryServiceServer) ExportThread(*ExportThreadRequest, grpc.ServerStreamingServer[ExportThreadResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportThread not implemented")
+}
+func (UnimplementedHistoryServiceServer) ImportThread(grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]) error {
+	return status.Error(codes.Unimplemented, "method ImportThread not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
 func (UnimplementedHistoryServiceServer) testEmbeddedByValue()                        {}
@@ -284,6 +340,24 @@ func _HistoryService_VerifyThread_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_VerifyThreadServer = grpc.ServerStreamingServer[VerifyThreadResponse]
 
+func _HistoryService_ExportThread_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportThreadRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HistoryServiceServer).ExportThread(m, &grpc.GenericServerStream[ExportThreadRequest, ExportThreadResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_ExportThreadServer = grpc.ServerStreamingServer[ExportThreadResponse]
+
+func _HistoryService_ImportThread_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(HistoryServiceServer).ImportThread(&grpc.GenericServerStream[ImportThreadRequest, ImportThreadResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_ImportThreadServer = grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]
+
 // HistoryService_ServiceDesc is the grpc.ServiceDesc for HistoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -315,6 +389,16 @@ var HistoryService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "VerifyThread",
 			Handler:       _HistoryService_VerifyThread_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportThread",
+			Handler:       _HistoryService_ExportThread_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ImportThread",
+			Handler:       _HistoryService_ImportThread_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "threadsvc/v1/history_service.proto",
