@@ -53,6 +53,9 @@ func (t *Thread) replay(entry *Entry) error {
 		if err := json.Unmarshal(entry.Payload, &mark); err != nil {
 			return fmt.Errorf("read mark: %w", err)
 		}
+		if mark.Type == MarkRewound || mark.Type == MarkForked {
+			return t.restoreFold(entry.Payload)
+		}
 		t.foldMark(&mark)
 		return nil
 	}

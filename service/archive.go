@@ -151,5 +151,6 @@ func VerifyArchive(in io.Reader, lim agui.Limits) (store.Head, error) {
 	return head, err
 }
 
-// archiveFrame is the largest frame that is read: a value of the largest size that an event may have, in base64, a few times.
-func archiveFrame(lim agui.Limits) int { return 6*lim.Event + 8<<20 }
+// archiveFrame is the largest frame that is read: values of the largest size that an event may have, in base64, a few times;
+// or an entry with a whole context.
+func archiveFrame(lim agui.Limits) int { return max(6*lim.Event, 2*lim.Context) + 8<<20 }

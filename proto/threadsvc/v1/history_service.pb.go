@@ -1807,6 +1807,253 @@ func (x *ImportThreadResponse) GetThread() *Thread {
 	return nil
 }
 
+// RewindThreadRequest is the request of RewindThread.
+type RewindThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The moment it is to be taken back to.
+	To *Moment `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// If set, it is taken back only if this is the thread's version.
+	ExpectedVersion *uint64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RewindThreadRequest) Reset() {
+	*x = RewindThreadRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindThreadRequest) ProtoMessage() {}
+
+func (x *RewindThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindThreadRequest.ProtoReflect.Descriptor instead.
+func (*RewindThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RewindThreadRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *RewindThreadRequest) GetTo() *Moment {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *RewindThreadRequest) GetExpectedVersion() uint64 {
+	if x != nil && x.ExpectedVersion != nil {
+		return *x.ExpectedVersion
+	}
+	return 0
+}
+
+// RewindThreadResponse is the answer of RewindThread.
+type RewindThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the mark, which is the thread's now.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The version that it was taken back to.
+	ToVersion     uint64 `protobuf:"varint,2,opt,name=to_version,json=toVersion,proto3" json:"to_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewindThreadResponse) Reset() {
+	*x = RewindThreadResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindThreadResponse) ProtoMessage() {}
+
+func (x *RewindThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindThreadResponse.ProtoReflect.Descriptor instead.
+func (*RewindThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RewindThreadResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RewindThreadResponse) GetToVersion() uint64 {
+	if x != nil {
+		return x.ToVersion
+	}
+	return 0
+}
+
+// ForkThreadRequest is the request of ForkThread.
+type ForkThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread to be forked.
+	Source *ThreadName `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// The moment; absent: now. A run that was open then counts as truncated in the fork.
+	Moment *Moment `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
+	// The id of the new thread, which belongs to the same tenant.
+	ThreadId string `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// The new thread's metadata, a JSON object of at most 64 KiB; absent: none.
+	Metadata      []byte `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkThreadRequest) Reset() {
+	*x = ForkThreadRequest{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkThreadRequest) ProtoMessage() {}
+
+func (x *ForkThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkThreadRequest.ProtoReflect.Descriptor instead.
+func (*ForkThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ForkThreadRequest) GetSource() *ThreadName {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *ForkThreadRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
+}
+
+func (x *ForkThreadRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ForkThreadRequest) GetMetadata() []byte {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+// ForkThreadResponse is the answer of ForkThread.
+type ForkThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new thread.
+	Thread *Thread `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The version of the source that it was forked at.
+	SourceVersion uint64 `protobuf:"varint,2,opt,name=source_version,json=sourceVersion,proto3" json:"source_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkThreadResponse) Reset() {
+	*x = ForkThreadResponse{}
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkThreadResponse) ProtoMessage() {}
+
+func (x *ForkThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_history_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkThreadResponse.ProtoReflect.Descriptor instead.
+func (*ForkThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_history_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ForkThreadResponse) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *ForkThreadResponse) GetSourceVersion() uint64 {
+	if x != nil {
+		return x.SourceVersion
+	}
+	return 0
+}
+
 var File_threadsvc_v1_history_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_history_service_proto_rawDesc = "" +
@@ -1924,7 +2171,24 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\fR\x05chunk\"D\n" +
 	"\x14ImportThreadResponse\x12,\n" +
-	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread*\xf4\x01\n" +
+	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread\"\xb2\x01\n" +
+	"\x13RewindThreadRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12$\n" +
+	"\x02to\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x02to\x12.\n" +
+	"\x10expected_version\x18\x03 \x01(\x04H\x00R\x0fexpectedVersion\x88\x01\x01B\x13\n" +
+	"\x11_expected_version\"O\n" +
+	"\x14RewindThreadResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1d\n" +
+	"\n" +
+	"to_version\x18\x02 \x01(\x04R\ttoVersion\"\xac\x01\n" +
+	"\x11ForkThreadRequest\x120\n" +
+	"\x06source\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06source\x12,\n" +
+	"\x06moment\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\x12\x1b\n" +
+	"\tthread_id\x18\x03 \x01(\tR\bthreadId\x12\x1a\n" +
+	"\bmetadata\x18\x04 \x01(\fR\bmetadata\"i\n" +
+	"\x12ForkThreadResponse\x12,\n" +
+	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread\x12%\n" +
+	"\x0esource_version\x18\x02 \x01(\x04R\rsourceVersion*\xf4\x01\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_KIND_LOG\x10\x01\x12\x19\n" +
@@ -1934,7 +2198,7 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x15FINDING_KIND_TRACKING\x10\x05\x12\x1b\n" +
 	"\x17FINDING_KIND_CHECKPOINT\x10\x06\x12\x15\n" +
 	"\x11FINDING_KIND_HEAD\x10\a\x12\x14\n" +
-	"\x10FINDING_KIND_RUN\x10\b2\xf2\x04\n" +
+	"\x10FINDING_KIND_RUN\x10\b2\x9a\x06\n" +
 	"\x0eHistoryService\x12K\n" +
 	"\bGetState\x12\x1d.threadsvc.v1.GetStateRequest\x1a\x1e.threadsvc.v1.GetStateResponse0\x01\x12T\n" +
 	"\vDiffContext\x12 .threadsvc.v1.DiffContextRequest\x1a!.threadsvc.v1.DiffContextResponse0\x01\x12a\n" +
@@ -1943,7 +2207,10 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"BlameState\x12\x1f.threadsvc.v1.BlameStateRequest\x1a .threadsvc.v1.BlameStateResponse\x12W\n" +
 	"\fVerifyThread\x12!.threadsvc.v1.VerifyThreadRequest\x1a\".threadsvc.v1.VerifyThreadResponse0\x01\x12W\n" +
 	"\fExportThread\x12!.threadsvc.v1.ExportThreadRequest\x1a\".threadsvc.v1.ExportThreadResponse0\x01\x12W\n" +
-	"\fImportThread\x12!.threadsvc.v1.ImportThreadRequest\x1a\".threadsvc.v1.ImportThreadResponse(\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\fImportThread\x12!.threadsvc.v1.ImportThreadRequest\x1a\".threadsvc.v1.ImportThreadResponse(\x01\x12U\n" +
+	"\fRewindThread\x12!.threadsvc.v1.RewindThreadRequest\x1a\".threadsvc.v1.RewindThreadResponse\x12O\n" +
+	"\n" +
+	"ForkThread\x12\x1f.threadsvc.v1.ForkThreadRequest\x1a .threadsvc.v1.ForkThreadResponseB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_history_service_proto_rawDescOnce sync.Once
@@ -1958,7 +2225,7 @@ func file_threadsvc_v1_history_service_proto_rawDescGZIP() []byte {
 }
 
 var file_threadsvc_v1_history_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_threadsvc_v1_history_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_threadsvc_v1_history_service_proto_goTypes = []any{
 	(FindingKind)(0),                 // 0: threadsvc.v1.FindingKind
 	(*GetStateRequest)(nil),          // 1: threadsvc.v1.GetStateRequest
@@ -1985,64 +2252,77 @@ var file_threadsvc_v1_history_service_proto_goTypes = []any{
 	(*ExportThreadResponse)(nil),     // 22: threadsvc.v1.ExportThreadResponse
 	(*ImportThreadRequest)(nil),      // 23: threadsvc.v1.ImportThreadRequest
 	(*ImportThreadResponse)(nil),     // 24: threadsvc.v1.ImportThreadResponse
-	(*ThreadName)(nil),               // 25: threadsvc.v1.ThreadName
-	(*Moment)(nil),                   // 26: threadsvc.v1.Moment
-	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
-	(EntryKind)(0),                   // 28: threadsvc.v1.EntryKind
-	(*Thread)(nil),                   // 29: threadsvc.v1.Thread
+	(*RewindThreadRequest)(nil),      // 25: threadsvc.v1.RewindThreadRequest
+	(*RewindThreadResponse)(nil),     // 26: threadsvc.v1.RewindThreadResponse
+	(*ForkThreadRequest)(nil),        // 27: threadsvc.v1.ForkThreadRequest
+	(*ForkThreadResponse)(nil),       // 28: threadsvc.v1.ForkThreadResponse
+	(*ThreadName)(nil),               // 29: threadsvc.v1.ThreadName
+	(*Moment)(nil),                   // 30: threadsvc.v1.Moment
+	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
+	(EntryKind)(0),                   // 32: threadsvc.v1.EntryKind
+	(*Thread)(nil),                   // 33: threadsvc.v1.Thread
 }
 var file_threadsvc_v1_history_service_proto_depIdxs = []int32{
-	25, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	26, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
+	29, // 0: threadsvc.v1.GetStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	30, // 1: threadsvc.v1.GetStateRequest.moment:type_name -> threadsvc.v1.Moment
 	3,  // 2: threadsvc.v1.GetStateResponse.info:type_name -> threadsvc.v1.StateInfo
-	25, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	26, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
-	26, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
+	29, // 3: threadsvc.v1.DiffContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	30, // 4: threadsvc.v1.DiffContextRequest.from:type_name -> threadsvc.v1.Moment
+	30, // 5: threadsvc.v1.DiffContextRequest.to:type_name -> threadsvc.v1.Moment
 	6,  // 6: threadsvc.v1.DiffContextResponse.info:type_name -> threadsvc.v1.DiffInfo
 	7,  // 7: threadsvc.v1.DiffContextResponse.message:type_name -> threadsvc.v1.MessageChange
 	8,  // 8: threadsvc.v1.MessageChange.before:type_name -> threadsvc.v1.ValueText
 	8,  // 9: threadsvc.v1.MessageChange.after:type_name -> threadsvc.v1.ValueText
-	25, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	26, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
-	26, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
+	29, // 10: threadsvc.v1.ListStateChangesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	30, // 11: threadsvc.v1.ListStateChangesRequest.from:type_name -> threadsvc.v1.Moment
+	30, // 12: threadsvc.v1.ListStateChangesRequest.to:type_name -> threadsvc.v1.Moment
 	11, // 13: threadsvc.v1.ListStateChangesResponse.changes:type_name -> threadsvc.v1.StateChange
 	12, // 14: threadsvc.v1.StateChange.source:type_name -> threadsvc.v1.EntrySource
 	8,  // 15: threadsvc.v1.StateChange.before:type_name -> threadsvc.v1.ValueText
 	8,  // 16: threadsvc.v1.StateChange.after:type_name -> threadsvc.v1.ValueText
-	27, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
-	28, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
-	25, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
-	26, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
+	31, // 17: threadsvc.v1.EntrySource.commit_time:type_name -> google.protobuf.Timestamp
+	32, // 18: threadsvc.v1.EntrySource.kind:type_name -> threadsvc.v1.EntryKind
+	29, // 19: threadsvc.v1.BlameStateRequest.thread:type_name -> threadsvc.v1.ThreadName
+	30, // 20: threadsvc.v1.BlameStateRequest.moment:type_name -> threadsvc.v1.Moment
 	15, // 21: threadsvc.v1.BlameStateResponse.leaves:type_name -> threadsvc.v1.BlamedLeaf
 	8,  // 22: threadsvc.v1.BlamedLeaf.value:type_name -> threadsvc.v1.ValueText
 	12, // 23: threadsvc.v1.BlamedLeaf.source:type_name -> threadsvc.v1.EntrySource
-	25, // 24: threadsvc.v1.VerifyThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	29, // 24: threadsvc.v1.VerifyThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
 	18, // 25: threadsvc.v1.VerifyThreadResponse.finding:type_name -> threadsvc.v1.Finding
 	19, // 26: threadsvc.v1.VerifyThreadResponse.progress:type_name -> threadsvc.v1.VerifyProgress
 	20, // 27: threadsvc.v1.VerifyThreadResponse.result:type_name -> threadsvc.v1.VerifyResult
 	0,  // 28: threadsvc.v1.Finding.kind:type_name -> threadsvc.v1.FindingKind
-	25, // 29: threadsvc.v1.ExportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	25, // 30: threadsvc.v1.ImportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	29, // 31: threadsvc.v1.ImportThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	1,  // 32: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
-	4,  // 33: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
-	9,  // 34: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
-	13, // 35: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
-	16, // 36: threadsvc.v1.HistoryService.VerifyThread:input_type -> threadsvc.v1.VerifyThreadRequest
-	21, // 37: threadsvc.v1.HistoryService.ExportThread:input_type -> threadsvc.v1.ExportThreadRequest
-	23, // 38: threadsvc.v1.HistoryService.ImportThread:input_type -> threadsvc.v1.ImportThreadRequest
-	2,  // 39: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
-	5,  // 40: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
-	10, // 41: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
-	14, // 42: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
-	17, // 43: threadsvc.v1.HistoryService.VerifyThread:output_type -> threadsvc.v1.VerifyThreadResponse
-	22, // 44: threadsvc.v1.HistoryService.ExportThread:output_type -> threadsvc.v1.ExportThreadResponse
-	24, // 45: threadsvc.v1.HistoryService.ImportThread:output_type -> threadsvc.v1.ImportThreadResponse
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	29, // 29: threadsvc.v1.ExportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	29, // 30: threadsvc.v1.ImportThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	33, // 31: threadsvc.v1.ImportThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	29, // 32: threadsvc.v1.RewindThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	30, // 33: threadsvc.v1.RewindThreadRequest.to:type_name -> threadsvc.v1.Moment
+	29, // 34: threadsvc.v1.ForkThreadRequest.source:type_name -> threadsvc.v1.ThreadName
+	30, // 35: threadsvc.v1.ForkThreadRequest.moment:type_name -> threadsvc.v1.Moment
+	33, // 36: threadsvc.v1.ForkThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	1,  // 37: threadsvc.v1.HistoryService.GetState:input_type -> threadsvc.v1.GetStateRequest
+	4,  // 38: threadsvc.v1.HistoryService.DiffContext:input_type -> threadsvc.v1.DiffContextRequest
+	9,  // 39: threadsvc.v1.HistoryService.ListStateChanges:input_type -> threadsvc.v1.ListStateChangesRequest
+	13, // 40: threadsvc.v1.HistoryService.BlameState:input_type -> threadsvc.v1.BlameStateRequest
+	16, // 41: threadsvc.v1.HistoryService.VerifyThread:input_type -> threadsvc.v1.VerifyThreadRequest
+	21, // 42: threadsvc.v1.HistoryService.ExportThread:input_type -> threadsvc.v1.ExportThreadRequest
+	23, // 43: threadsvc.v1.HistoryService.ImportThread:input_type -> threadsvc.v1.ImportThreadRequest
+	25, // 44: threadsvc.v1.HistoryService.RewindThread:input_type -> threadsvc.v1.RewindThreadRequest
+	27, // 45: threadsvc.v1.HistoryService.ForkThread:input_type -> threadsvc.v1.ForkThreadRequest
+	2,  // 46: threadsvc.v1.HistoryService.GetState:output_type -> threadsvc.v1.GetStateResponse
+	5,  // 47: threadsvc.v1.HistoryService.DiffContext:output_type -> threadsvc.v1.DiffContextResponse
+	10, // 48: threadsvc.v1.HistoryService.ListStateChanges:output_type -> threadsvc.v1.ListStateChangesResponse
+	14, // 49: threadsvc.v1.HistoryService.BlameState:output_type -> threadsvc.v1.BlameStateResponse
+	17, // 50: threadsvc.v1.HistoryService.VerifyThread:output_type -> threadsvc.v1.VerifyThreadResponse
+	22, // 51: threadsvc.v1.HistoryService.ExportThread:output_type -> threadsvc.v1.ExportThreadResponse
+	24, // 52: threadsvc.v1.HistoryService.ImportThread:output_type -> threadsvc.v1.ImportThreadResponse
+	26, // 53: threadsvc.v1.HistoryService.RewindThread:output_type -> threadsvc.v1.RewindThreadResponse
+	28, // 54: threadsvc.v1.HistoryService.ForkThread:output_type -> threadsvc.v1.ForkThreadResponse
+	46, // [46:55] is the sub-list for method output_type
+	37, // [37:46] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_history_service_proto_init() }
@@ -2067,13 +2347,14 @@ func file_threadsvc_v1_history_service_proto_init() {
 		(*VerifyThreadResponse_Progress)(nil),
 		(*VerifyThreadResponse_Result)(nil),
 	}
+	file_threadsvc_v1_history_service_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_history_service_proto_rawDesc), len(file_threadsvc_v1_history_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

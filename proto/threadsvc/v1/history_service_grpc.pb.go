@@ -28,6 +28,8 @@ const (
 	HistoryService_VerifyThread_FullMethodName     = "/threadsvc.v1.HistoryService/VerifyThread"
 	HistoryService_ExportThread_FullMethodName     = "/threadsvc.v1.HistoryService/ExportThread"
 	HistoryService_ImportThread_FullMethodName     = "/threadsvc.v1.HistoryService/ImportThread"
+	HistoryService_RewindThread_FullMethodName     = "/threadsvc.v1.HistoryService/RewindThread"
+	HistoryService_ForkThread_FullMethodName       = "/threadsvc.v1.HistoryService/ForkThread"
 )
 
 // HistoryServiceClient is the client API for HistoryService service.
@@ -65,6 +67,14 @@ type HistoryServiceClient interface {
 	// fails if the thread exists. Nothing is there before all of it is, and only if the log is the one that was hashed. The
 	// fencing token of a run that was going on still holds; its lease begins anew.
 	ImportThread(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportThreadRequest, ImportThreadResponse], error)
+	// RewindThread makes the thread what it was at an earlier moment, by an entry of the log: a mark REWOUND, which holds that
+	// context. What lies between stays in the log, readable as ever, and is listed in Thread.undone. It is refused while a run
+	// is active; a run whose lease has expired is closed as truncated. The last run's producer can append nothing more.
+	RewindThread(ctx context.Context, in *RewindThreadRequest, opts ...grpc.CallOption) (*RewindThreadResponse, error)
+	// ForkThread makes a new thread that begins with the context another one had at a moment: its first entry is a mark
+	// FORKED, which holds that context and names its origin. From then on the two have nothing in common. It fails if the new
+	// thread exists.
+	ForkThread(ctx context.Context, in *ForkThreadRequest, opts ...grpc.CallOption) (*ForkThreadResponse, error)
 }
 
 type historyServiceClient struct {
@@ -184,6 +194,26 @@ func (c *historyServiceClient) ImportThread(ctx context.Context, opts ...grpc.Ca
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_ImportThreadClient = grpc.ClientStreamingClient[ImportThreadRequest, ImportThreadResponse]
 
+func (c *historyServiceClient) RewindThread(ctx context.Context, in *RewindThreadRequest, opts ...grpc.CallOption) (*RewindThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RewindThreadResponse)
+	err := c.cc.Invoke(ctx, HistoryService_RewindThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *historyServiceClient) ForkThread(ctx context.Context, in *ForkThreadRequest, opts ...grpc.CallOption) (*ForkThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForkThreadResponse)
+	err := c.cc.Invoke(ctx, HistoryService_ForkThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HistoryServiceServer is the server API for HistoryService service.
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
@@ -219,6 +249,14 @@ type HistoryServiceServer interface {
 	// fails if the thread exists. Nothing is there before all of it is, and only if the log is the one that was hashed. The
 	// fencing token of a run that was going on still holds; its lease begins anew.
 	ImportThread(grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]) error
+	// RewindThread makes the thread what it was at an earlier moment, by an entry of the log: a mark REWOUND, which holds that
+	// context. What lies between stays in the log, readable as ever, and is listed in Thread.undone. It is refused while a run
+	// is active; a run whose lease has expired is closed as truncated. The last run's producer can append nothing more.
+	RewindThread(context.Context, *RewindThreadRequest) (*RewindThreadResponse, error)
+	// ForkThread makes a new thread that begins with the context another one had at a moment: its first entry is a mark
+	// FORKED, which holds that context and names its origin. From then on the two have nothing in common. It fails if the new
+	// thread exists.
+	ForkThread(context.Context, *ForkThreadRequest) (*ForkThreadResponse, error)
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -249,6 +287,12 @@ func (UnimplementedHistoryServiceServer) ExportThread(*ExportThreadRequest, grpc
 }
 func (UnimplementedHistoryServiceServer) ImportThread(grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]) error {
 	return status.Error(codes.Unimplemented, "method ImportThread not implemented")
+}
+func (UnimplementedHistoryServiceServer) RewindThread(context.Context, *RewindThreadRequest) (*RewindThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RewindThread not implemented")
+}
+func (UnimplementedHistoryServiceServer) ForkThread(context.Context, *ForkThreadRequest) (*ForkThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkThread not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
 func (UnimplementedHistoryServiceServer) testEmbeddedByValue()                        {}
@@ -358,6 +402,42 @@ func _HistoryService_ImportThread_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_ImportThreadServer = grpc.ClientStreamingServer[ImportThreadRequest, ImportThreadResponse]
 
+func _HistoryService_RewindThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RewindThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HistoryServiceServer).RewindThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HistoryService_RewindThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HistoryServiceServer).RewindThread(ctx, req.(*RewindThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HistoryService_ForkThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HistoryServiceServer).ForkThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HistoryService_ForkThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HistoryServiceServer).ForkThread(ctx, req.(*ForkThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // HistoryService_ServiceDesc is the grpc.ServiceDesc for HistoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -372,6 +452,14 @@ var HistoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BlameState",
 			Handler:    _HistoryService_BlameState_Handler,
+		},
+		{
+			MethodName: "RewindThread",
+			Handler:    _HistoryService_RewindThread_Handler,
+		},
+		{
+			MethodName: "ForkThread",
+			Handler:    _HistoryService_ForkThread_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
