@@ -41,8 +41,8 @@ type blamer struct {
 	scan   scan
 	end    uint64
 	under  jsondoc.Pointer
-	dealt  uint64 // number of leaves before those of the next page
-	last   bool   // there are no more after these
+	after  *jsondoc.Pointer // the last leaf that was begun with
+	last   bool             // there are no more after it
 	places []jsondoc.Pointer
 	values []*threadsvcv1.ValueText
 	leaves []*history.Leaf
@@ -71,7 +71,12 @@ func (s *Service) blamer(ctx context.Context, req *threadsvcv1.BlameStateRequest
 		b.end, err = s.versionOf(ctx, &head, req.GetMoment(), "moment")
 		b.token = &scanToken{Version: b.end, At: b.end + 1}
 	}
-	b.end, b.dealt = b.token.Version, b.token.Leaves
+	if b.token.After != nil && err == nil {
+		var after jsondoc.Pointer
+		after, err = tokenPointer(*b.token.After)
+		b.after = &after
+	}
+	b.end = b.token.Version
 	b.scan = scan{service: s, head: &head, at: history.Place{Version: b.token.At, Step: b.token.Step}}
 	return b, err
 }
@@ -93,18 +98,14 @@ func (b *blamer) readLeaves(ctx context.Context, limit int) error {
 		}
 		b.add(doc, end, at)
 	}
-	next, n := b.dealt, uint64(0)
 	b.last = true
-	for at := range doc.Leaves(b.under) {
-		if n++; n <= next {
-			continue
-		}
+	for at := range doc.Leaves(b.under, b.after) {
 		if len(b.leaves) == limit || len(b.token.Open) > 0 || b.filled > pageBytes/2 {
 			b.last = false
 			break
 		}
 		b.add(doc, at, at)
-		b.dealt++
+		b.after = &at
 	}
 	return nil
 }
@@ -129,7 +130,11 @@ func (b *blamer) open() (n int) {
 // answer tells what was found. What was not is left to the next page, unless the whole log was looked at.
 func (b *blamer) answer() *threadsvcv1.BlameStateResponse {
 	resp := &threadsvcv1.BlameStateResponse{Version: b.end}
-	next := scanToken{Version: b.end, At: b.end + 1, Leaves: b.dealt}
+	next := scanToken{Version: b.end, At: b.end + 1}
+	if b.after != nil {
+		after := []byte(b.after.String())
+		next.After = &after
+	}
 	for i, l := range b.leaves {
 		if !l.Found && !b.scan.done() {
 			next.At, next.Step = b.scan.at.Version, b.scan.at.Step

@@ -297,7 +297,7 @@ func TestTokensThatAreNone(t *testing.T) {
 			t.Errorf("token %q was taken", token)
 		}
 	}
-	_, err := h.history.BlameState(t.Context(), &threadsvcv1.BlameStateRequest{Thread: threadName("t1"), PageToken: b64(`{"v":12,"a":13,"l":18446744073709551615}`)})
+	_, err := h.history.BlameState(t.Context(), &threadsvcv1.BlameStateRequest{Thread: threadName("t1"), PageToken: b64(`{"v":12,"a":13,"l":"L25vd2hlcmU="}`)})
 	if err != nil {
 		t.Errorf("a place beyond all leaves: %v", err)
 	}

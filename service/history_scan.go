@@ -91,8 +91,8 @@ type scanToken struct {
 	Step    int    `json:"s,omitempty"`
 	Pointer []byte `json:"p,omitempty"` // where the value is there
 
-	Leaves uint64      `json:"l,omitempty"` // of a blame: leaves dealt with
-	Open   []openToken `json:"o,omitempty"` // those of them that are not
+	After *[]byte     `json:"l,omitempty"` // of a blame: the last leaf that was begun with; absent before the first
+	Open  []openToken `json:"o,omitempty"` // those of them that are not found
 }
 
 // openToken is a leaf whose entry was not found yet: where it is at the end and where it was at the place reached.

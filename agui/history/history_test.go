@@ -234,7 +234,7 @@ func TestBlameAsByBruteForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := range doc.Leaves(jsondoc.Pointer{}) {
+		for at := range doc.Leaves(jsondoc.Pointer{}, nil) {
 			leaves, paths = append(leaves, &history.Leaf{At: at}), append(paths, at.String())
 		}
 		s.windows(t, func(w *history.Window, _ uint64) bool {

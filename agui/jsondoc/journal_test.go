@@ -151,8 +151,22 @@ func TestLeaves(t *testing.T) {
 	} {
 		ptr, _ := ParsePointer(at)
 		var got []string
-		for place, text := range doc.Leaves(ptr) {
-			got = append(got, place.String()+" "+text)
+		var places []Pointer
+		for place := range doc.Leaves(ptr, nil) {
+			text, _ := doc.Find(place)
+			got, places = append(got, place.String()+" "+string(text)), append(places, place)
+		}
+		for i := range places { // from any of them on
+			n := i + 1
+			for place := range doc.Leaves(ptr, &places[i]) {
+				if n == len(places) || place != places[n] {
+					t.Fatalf("%q: after %q comes %q", at, places[n-1], place)
+				}
+				n++
+			}
+			if n != len(places) {
+				t.Errorf("%q: after %q come %d, want %d", at, places[i], n-i-1, len(places)-i-1)
+			}
 		}
 		if len(got) != len(want) {
 			t.Fatalf("%q: %q, want %q", at, got, want)

@@ -56,30 +56,56 @@ func (d *Doc) SizeAt(ptr Pointer) (int, bool) {
 }
 
 // Leaves yields the places of all values at or below a place that hold no others, scalars and empty containers, in the
-// order of the document, with their texts.
-func (d *Doc) Leaves(ptr Pointer) iter.Seq2[Pointer, string] {
-	return func(yield func(Pointer, string) bool) {
-		if at, code := d.find(ptr); code == "" {
+// order of the document. Those up to and with the leaf at after, a place that was yielded before, are left out, at the cost
+// of the way there; nil leaves out none.
+func (d *Doc) Leaves(ptr Pointer, after *Pointer) iter.Seq[Pointer] {
+	return func(yield func(Pointer) bool) {
+		at, code := d.find(ptr)
+		if code != "" {
+			return
+		}
+		if after == nil {
 			at.value.leaves(ptr, yield)
+		} else if rest, ok := after.Within(ptr); ok {
+			at.value.leavesAfter(ptr, rest, yield)
 		}
 	}
 }
 
-func (v value) leaves(at Pointer, yield func(Pointer, string) bool) bool {
+func (v value) leaves(at Pointer, yield func(Pointer) bool) bool {
 	if v.node == nil || v.node.len() == 0 {
-		return yield(at, string(v.appendTo(nil)))
+		return yield(at)
 	}
-	for i, child := range v.node.values {
-		if child.absent() {
-			continue
-		}
-		place := at.Index(i)
-		if v.node.fields != nil {
-			place = at.Child(v.node.fields.names[i].key)
-		}
-		if !child.leaves(place, yield) {
+	return v.node.leavesFrom(0, at, yield)
+}
+
+// leavesFrom yields the leaves of the values from a slot on.
+func (c *container) leavesFrom(slot int, at Pointer, yield func(Pointer) bool) bool {
+	for i := slot; i < len(c.values); i++ {
+		if !c.values[i].absent() && !c.values[i].leaves(c.place(at, i), yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// place is where the value in a slot is, if the container is at a place.
+func (c *container) place(at Pointer, slot int) Pointer {
+	if c.fields != nil {
+		return at.Child(c.fields.names[slot].key)
+	}
+	return at.Index(slot)
+}
+
+// leavesAfter yields the leaves behind the one that rest leads to.
+func (v value) leavesAfter(at, rest Pointer, yield func(Pointer) bool) bool {
+	if rest.text == "" || v.node == nil {
+		return true
+	}
+	token, below := rest.next()
+	slot, code := v.node.slot(token)
+	if code != "" {
+		return true
+	}
+	return v.node.values[slot].leavesAfter(v.node.place(at, slot), below, yield) && v.node.leavesFrom(slot+1, at, yield)
 }
