@@ -78,7 +78,7 @@ func (h *historian) tell() {
 		stateDelta(`[{"op":"remove","path":"/current"}]`))                                                                       // 12
 }
 
-func TestStateChangesAndBlame(t *testing.T) {
+func TestStateChanges(t *testing.T) {
 	t.Parallel()
 	h := newHistorian(t, service.Config{})
 	h.tell()
@@ -114,6 +114,12 @@ func TestStateChangesAndBlame(t *testing.T) {
 	if got := h.changes(within); !slices.Equal(got, []string{`4 replace2 /n: 1 -> 2`}) {
 		t.Errorf("within a range: %q", got)
 	}
+}
+
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{})
+	h.tell()
 	for moment, want := range map[uint64][]string{
 		0:  {" {}: 0 0"},
 		7:  {`/current/do "buy": 5 replace0`, `/n 2: 4 replace2`, `/plan/steps []: 7 replace0`},
@@ -126,6 +132,13 @@ func TestStateChangesAndBlame(t *testing.T) {
 	if got := h.blame(&threadsvcv1.BlameStateRequest{Pointer: "/plan"}); len(got) != 1 {
 		t.Errorf("blame of a part: %q", got)
 	}
+}
+
+// A change says which entry made it, of which run and subagent.
+func TestSourcesOfChanges(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{})
+	h.tell()
 	resp := must(h.history.ListStateChanges(t.Context(), &threadsvcv1.ListStateChangesRequest{Thread: threadName("t1"), Pointer: "/current/do"}))(t)
 	source := resp.GetChanges()[2].GetSource()
 	if source.GetRunId() != "r1" || source.GetSubagentRunId() != "sub" || source.GetEventType() != "STATE_DELTA" || source.GetOffset() != 2 ||
@@ -137,11 +150,8 @@ func TestStateChangesAndBlame(t *testing.T) {
 	}
 }
 
-// However small the pages are, and the stretches of the log that one call looks at, and wherever there are checkpoints,
-// together they say the same.
-func TestPagesOfChangesSayTheSame(t *testing.T) {
-	t.Parallel()
-	h := newHistorian(t, service.Config{CheckpointBytes: 1 << 10})
+// keepChanging has 30 runs that change a few values over and over.
+func (h *historian) keepChanging() {
 	for i := range 30 {
 		var events []string
 		for j := range 8 {
@@ -155,6 +165,14 @@ func TestPagesOfChangesSayTheSame(t *testing.T) {
 		}
 		h.record(fmt.Sprint("r", i), events...)
 	}
+}
+
+// However small the pages are, and the stretches of the log that one call looks at, and wherever there are checkpoints,
+// together they say the same.
+func TestPagesOfChangesSayTheSame(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{CheckpointBytes: 1 << 10})
+	h.keepChanging()
 	list := func(h *historian, size int32, pointer string) []string {
 		return h.changes(&threadsvcv1.ListStateChangesRequest{Pointer: pointer, PageSize: size})
 	}

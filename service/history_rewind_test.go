@@ -170,12 +170,7 @@ func TestForksAreIndependent(t *testing.T) {
 		if _, state := fork.state(nil, ""); state != was.state {
 			t.Errorf("the state of the fork is %s, want %s", state, was.state)
 		}
-		info, _ := fork.info()
-		var open []string
-		for _, interrupt := range info.GetOpenInterrupts() {
-			open = append(open, string(interrupt))
-		}
-		if len(open) > 0 {
+		if info, _ := fork.info(); len(info.GetOpenInterrupts()) > 0 {
 			fork.start("resume", withResume(`[{"interruptId":"i2","status":"cancelled"}]`), withUnanswered(allow))
 			fork.append(runStarted(id, "resume"), runFinished(id, "resume"))
 		}

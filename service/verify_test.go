@@ -254,24 +254,16 @@ func keyOf(thread string) pgtype.UUID {
 	return pgtype.UUID{Bytes: store.KeyOf("test", thread), Valid: true}
 }
 
-// What was done to a thread is said with its kind and its versions.
-func TestFindingsSayWhatAndWhere(t *testing.T) {
-	t.Parallel()
-	h := evidence(t)
-	h.thread = "t2"
-	log := h.log()
-	last := uint64(len(log))
-	fold := uint64(h.number(`SELECT version FROM folds WHERE thread_key = $1`, keyOf("t2")))
-	cut := uint64(h.number(`SELECT min(version) FROM checkpoints WHERE thread_key = $1`, keyOf("t2")))
-	if result, findings, err := h.verifyThread(t.Context()); err != nil || len(findings) > 0 || result.GetVersion() != last || result.GetFindings() != 0 || len(result.GetLogHash()) != 32 {
-		t.Fatalf("%v %v %v", result, findings, err)
-	}
-	h.keep()
-	for _, tc := range []struct {
-		name, sql   string
-		kind        string
-		first, last uint64
-	}{
+// alteration is something done to thread t2, and what must be found of it.
+type alteration struct {
+	name, sql   string
+	kind        string
+	first, last uint64
+}
+
+// alterations are some, for a thread with a fold and a checkpoint at versions.
+func alterations(fold, cut, last uint64) []alteration {
+	return []alteration{
 		{"a message", `UPDATE messages SET body = '{}', codec = 0 WHERE message_id = 'u'`, "MESSAGES", fold, fold},
 		{"a message gone", `DELETE FROM messages WHERE message_id = 'u'`, "MESSAGES", fold, fold},
 		{"the state", `UPDATE states SET doc = '{"big":1}', codec = 0`, "STATE", 0, last},
@@ -286,7 +278,23 @@ func TestFindingsSayWhatAndWhere(t *testing.T) {
 		{"a segment gone", `DELETE FROM log_segments WHERE first_version = (SELECT max(first_version) FROM log_segments WHERE thread_key = $1)`, "LOG", 0, last},
 		{"the number of runs", `UPDATE threads SET runs = runs + 1`, "HEAD", last, last},
 		{"the hash", `UPDATE threads SET log_hash = decode(repeat('00', 32), 'hex')`, "LOG_HASH", 0, last},
-	} {
+	}
+}
+
+// What was done to a thread is said with its kind and its versions.
+func TestFindingsSayWhatAndWhere(t *testing.T) {
+	t.Parallel()
+	h := evidence(t)
+	h.thread = "t2"
+	log := h.log()
+	last := uint64(len(log))
+	fold := uint64(h.number(`SELECT version FROM folds WHERE thread_key = $1`, keyOf("t2")))
+	cut := uint64(h.number(`SELECT min(version) FROM checkpoints WHERE thread_key = $1`, keyOf("t2")))
+	if result, findings, err := h.verifyThread(t.Context()); err != nil || len(findings) > 0 || result.GetVersion() != last || result.GetFindings() != 0 || len(result.GetLogHash()) != 32 {
+		t.Fatalf("%v %v %v", result, findings, err)
+	}
+	h.keep()
+	for _, tc := range alterations(fold, cut, last) {
 		t.Run(tc.name, func(t *testing.T) {
 			sql := tc.sql + ` WHERE thread_key = $1`
 			if strings.Contains(tc.sql, "WHERE") {

@@ -249,65 +249,84 @@ func TestBlameAsByBruteForce(t *testing.T) {
 	})
 }
 
+// follow is a live thread whose log goes through a window, entry by entry, with the states on the way.
+type follow struct {
+	t            *rapid.T
+	live, shadow *agui.Thread
+	window       *history.Window
+	states       []string
+	offset       uint64
+}
+
+func (f *follow) feed(a agui.Applied) {
+	err := agui.EachEntry(a.Stored, func(e *agui.Entry, stored []byte) error {
+		err := f.shadow.Replay(e, stored)
+		f.states = append(f.states, string(f.shadow.State(nil)))
+		return errors.Join(err, f.window.Replay(history.Source{}, e, stored))
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// step takes a step, and reports whether the thread can go on.
+func (f *follow) step(step aguitest.Step) bool {
+	if (step.Input != nil || step.Await != "") && f.live.Running() {
+		f.feed(f.live.Truncate(agui.TakenOver))
+	}
+	switch {
+	case step.Input != nil:
+		in, _, _ := agui.DecodeInput(step.Input, agui.DefaultLimits())
+		a, err := f.live.Begin(agui.Start{Input: in, AllowUnanswered: true})
+		if err != nil {
+			return false
+		}
+		f.feed(a)
+	case step.Event != nil:
+		a, v := f.live.Apply(f.offset, step.Event)
+		if v != nil {
+			f.t.Fatal(v)
+		}
+		f.feed(a)
+		f.offset++
+	case step.Await != "":
+		f.live.Await(step.Await)
+	}
+	return true
+}
+
 // Real streams, with all that they may bring, go through windows without a difference to the fold.
 func TestWindowsOverRealStreams(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		thread, shadow := agui.NewThread("t", agui.DefaultLimits()), agui.NewThread("t", agui.DefaultLimits())
-		w := newWindow(t, agui.NewThread("t", agui.DefaultLimits()))
-		states := []string{string(thread.State(nil))}
-		feed := func(a agui.Applied) {
-			err := agui.EachEntry(a.Stored, func(e *agui.Entry, stored []byte) error {
-				err := shadow.Replay(e, stored)
-				states = append(states, string(shadow.State(nil)))
-				return errors.Join(err, w.Replay(history.Source{}, e, stored))
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		offset := uint64(0)
+		lim := agui.DefaultLimits()
+		f := &follow{t: t, live: agui.NewThread("t", lim), shadow: agui.NewThread("t", lim), window: newWindow(t, agui.NewThread("t", lim))}
+		f.states = []string{string(f.live.State(nil))}
 		for _, step := range aguitest.Stream(t, aguitest.Options{}) {
-			switch {
-			case step.Input != nil:
-				if thread.Running() {
-					feed(thread.Truncate(agui.TakenOver))
-				}
-				in, _, _ := agui.DecodeInput(step.Input, agui.DefaultLimits())
-				a, err := thread.Begin(agui.Start{Input: in, AllowUnanswered: true})
-				if err != nil {
-					return
-				}
-				feed(a)
-			case step.Event != nil:
-				a, v := thread.Apply(offset, step.Event)
-				if v != nil {
-					t.Fatal(v)
-				}
-				feed(a)
-				offset++
-			case step.Await != "":
-				if thread.Running() {
-					feed(thread.Truncate(agui.TakenOver))
-				}
-				thread.Await(step.Await)
+			if !f.step(step) {
+				return
 			}
 		}
-		var newest uint64
-		w.Changes(jsondoc.Pointer{}, func(c *history.Change) bool {
-			newest = max(newest, c.Version)
-			if c.Before != (jsondoc.Pointer{}) { // a part of the state became the state
-				return false
-			}
-			if c.Place.Step == 0 && string(c.Old) != states[c.Version-1] {
-				t.Fatalf("before version %d the state was\n%s, not\n%s", c.Version, states[c.Version-1], c.Old)
-			}
-			return true
-		})
-		for v := newest; v+1 < uint64(len(states)); v++ {
-			if states[v] != states[v+1] {
-				t.Fatalf("nothing was said of the change by version %d", v+1)
-			}
-		}
+		f.check()
 	})
+}
+
+// check goes back over all changes of the state.
+func (f *follow) check() {
+	var newest uint64
+	f.window.Changes(jsondoc.Pointer{}, func(c *history.Change) bool {
+		newest = max(newest, c.Version)
+		if c.Before != (jsondoc.Pointer{}) { // a part of the state became the state
+			return false
+		}
+		if c.Place.Step == 0 && string(c.Old) != f.states[c.Version-1] {
+			f.t.Fatalf("before version %d the state was\n%s, not\n%s", c.Version, f.states[c.Version-1], c.Old)
+		}
+		return true
+	})
+	for v := newest; v+1 < uint64(len(f.states)); v++ {
+		if f.states[v] != f.states[v+1] {
+			f.t.Fatalf("nothing was said of the change by version %d", v+1)
+		}
+	}
 }

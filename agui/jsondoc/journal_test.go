@@ -47,18 +47,23 @@ func TestJournal(t *testing.T) {
 			}
 			states[j.Len()] = modelText(root)
 		}
-		for j.Len() > 0 {
-			after := j.Doc().Clone()
-			s := j.Last()
-			if undone := j.Undo(); undone != s {
-				t.Fatalf("took back %+v, not %+v", undone, s)
-			}
-			if want := states[j.Len()]; want != "" {
-				checkDoc(t, j.Doc(), want)
-			}
-			checkStep(t, s, j.Doc(), after)
-		}
+		takeBack(t, j, states)
 	})
+}
+
+// takeBack takes all steps back, one by one, to the states that are known.
+func takeBack(t *rapid.T, j *Journal, states []string) {
+	for j.Len() > 0 {
+		after := j.Doc().Clone()
+		s := j.Last()
+		if undone := j.Undo(); undone != s {
+			t.Fatalf("took back %+v, not %+v", undone, s)
+		}
+		if want := states[j.Len()]; want != "" {
+			checkDoc(t, j.Doc(), want)
+		}
+		checkStep(t, s, j.Doc(), after)
+	}
 }
 
 // checkStep finds what a step says in the documents before and after it.

@@ -73,20 +73,9 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	must(t, s, w.commit(Noise(4, 60_000)))
 	big = checkpoint(w, string(big.Fold.State))
 	put(t, s, w, big)
-	for version, want := range map[uint64]*store.Checkpoint{
+	wantCheckpoints(t, s, w.key, map[uint64]*store.Checkpoint{
 		small.Fold.Version - 1: nil, small.Fold.Version: &small, big.Fold.Version - 1: &small, big.Fold.Version: &big, 1 << 40: &big,
-	} {
-		got, err := s.CheckpointAt(t.Context(), w.key, version)
-		if want == nil {
-			if !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("version %d: %v", version, err)
-			}
-			continue
-		}
-		if err != nil || got.Hash != want.Hash || string(got.Fold.Append(nil)) != string(want.Fold.Append(nil)) {
-			t.Errorf("version %d: %+v and %v", version, got.Fold.Version, err)
-		}
-	}
+	})
 	if since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version)); since.LogSize != 0 {
 		t.Errorf("after the last checkpoint: %+v", since)
 	}
@@ -96,6 +85,20 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	}
 	if _, err := s.PutCheckpoint(t.Context(), w.key, small); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint for an erased thread: %v", err)
+	}
+}
+
+// wantCheckpoints looks for the checkpoints of versions.
+func wantCheckpoints(t *testing.T, s store.Store, key store.Key, wants map[uint64]*store.Checkpoint) {
+	t.Helper()
+	for version, want := range wants {
+		got, err := s.CheckpointAt(t.Context(), key, version)
+		switch {
+		case want == nil && !errors.Is(err, store.ErrNotFound):
+			t.Errorf("version %d: %v", version, err)
+		case want != nil && (err != nil || got.Hash != want.Hash || string(got.Fold.Append(nil)) != string(want.Fold.Append(nil))):
+			t.Errorf("version %d: %+v and %v", version, got.Fold.Version, err)
+		}
 	}
 }
 
@@ -203,6 +206,13 @@ func testImport(t *testing.T, s store.Store) {
 	if err := s.Import(t.Context(), head, feed(nil)); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("imported twice: %v", err)
 	}
+	wantImported(t, s, w, &head)
+}
+
+// wantImported compares a thread with what was imported.
+func wantImported(t *testing.T, s store.Store, w *writer, head *store.Head) {
+	t.Helper()
+	at := head.CreatedAt
 	loaded := load(t, s, w.key)
 	if got := loaded.Head; got.Hash != w.hash || got.Fence != 7 || !got.CreatedAt.Equal(at) || !got.LastRunAt.Equal(head.LastRunAt) || got.LeaseExpired ||
 		got.LeaseExpiresAt.IsZero() || string(got.Metadata.Text) != `{"a":"b"}` || len(got.Metadata.Labels) != 1 {
