@@ -11,10 +11,7 @@ import (
 // whenever the log since the last has grown as large as the context is, so that a moment costs a replay of about that much.
 // It returns how many bytes of log it has replayed. It holds one thread at a time, and only if there is something to do.
 func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replayed int64, err error) {
-	until, err := s.endOf(ctx, at)
-	if err != nil || until == 0 {
-		return 0, err
-	}
+	until := at.LastVersion
 	storeCtx, cancel := s.storeContext(ctx)
 	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
 	cancel()
@@ -34,17 +31,6 @@ func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replay
 		err = layer.page(ctx, until)
 	}
 	return layer.replayed, err
-}
-
-// endOf is the last version of a run that is over, 0 if there is none.
-func (s *Service) endOf(ctx context.Context, at store.RunPlace) (uint64, error) {
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	runs, err := s.store.Runs(ctx, at.Key, at.Ordinal+1, 1)
-	if err != nil || len(runs) == 0 || runs[0].Ordinal != at.Ordinal || runs[0].Status == store.RunActive {
-		return 0, err
-	}
-	return runs[0].LastVersion, nil
 }
 
 // checkpointLayer walks along a log.

@@ -194,6 +194,8 @@ func (s *Segment) CommitTime(version uint64) time.Time {
 type RunPlace struct {
 	Key     Key
 	Ordinal int64
+	// LastVersion is the version of the run's last entry; set on reading.
+	LastVersion uint64
 }
 
 // Loaded is a thread as it is stored.
