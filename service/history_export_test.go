@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -173,4 +174,22 @@ func TestImportStaysWithinLimits(t *testing.T) {
 	h.record("r1", text("m", strings.Repeat("x", 200_000))...)
 	_, err = importFile(t.Context(), small.history, threadName("t2"), export(t, h.history, threadName("t2")))
 	wantReason(t, err, codes.ResourceExhausted, "LIMIT_EXCEEDED")
+}
+
+// More imports at once than a server has under way wait for each other, and all get through.
+func TestManyImportsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{})
+	h.record("r1", text("m", "hello")...)
+	file := export(t, h.history, threadName("t1"))
+	var imports sync.WaitGroup
+	for i := range 12 {
+		imports.Go(func() {
+			name := &threadsvcv1.ThreadName{Tenant: fmt.Sprint("tenant", i), ThreadId: "t1"}
+			if _, err := importFile(t.Context(), h.history, name, file); err != nil {
+				t.Errorf("import %d: %v", i, err)
+			}
+		})
+	}
+	imports.Wait()
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/threadsvc/threadsvc/store/archive"
 )
 
-// importIdle is how long an import may wait for its next piece.
-const importIdle = 60 * time.Second
+const (
+	// importIdle is how long an import may wait for its next piece.
+	importIdle = 60 * time.Second
+	// maxImports is the number of imports that one server has under way; others wait. Each keeps a transaction open.
+	maxImports = 4
+)
 
 // errTooLarge refuses an import of a thread that is larger than threads may be here.
 var errTooLarge = refuse(threadsvcv1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED, "state and messages exceed the limit of this server",
@@ -87,6 +91,12 @@ func (s *Service) importThread(ctx context.Context, in *chunkReader) (store.Head
 	head, err := s.importHead(reader, first.GetThread())
 	if err != nil {
 		return store.Head{}, err
+	}
+	select {
+	case s.imports <- struct{}{}:
+		defer func() { <-s.imports }()
+	case <-ctx.Done():
+		return store.Head{}, ctx.Err()
 	}
 	l, err := s.acquireUnloaded(ctx, key)
 	if err != nil {

@@ -80,16 +80,17 @@ type Service struct {
 	cache     *cache
 	committer *committer
 	merger    *merger
+	imports   chan struct{} // has room for one of each import under way
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
-	streams  sync.WaitGroup // receivers of AppendEvents
+	streams  sync.WaitGroup // receivers of AppendEvents and ImportThread
 }
 
 // New returns a service on a store, which stays the caller's.
 func New(st store.Store, cfg Config) *Service {
 	cfg = cfg.withDefaults()
-	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
+	s := &Service{cfg: cfg, store: st, drain: make(chan struct{}), imports: make(chan struct{}, maxImports)}
 	s.cache = newCache(cfg.CacheBytes)
 	s.committer = newCommitter(st, cfg, s.cache)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
