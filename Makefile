@@ -18,7 +18,7 @@ vet:
 	go vet ./...
 
 race: postgres
-	go test -race -short ./agui/... ./store ./store/storetest ./service
+	go test -race -short ./agui/... ./store ./store/archive ./store/storetest ./service
 
 FUZZTIME ?= 15s
 fuzz:
@@ -27,6 +27,7 @@ fuzz:
 	go test ./agui -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
 	go test ./agui -run '^$$' -fuzz FuzzPipeline -fuzztime $(FUZZTIME)
 	go test ./service -run '^$$' -fuzz FuzzEventCodec -fuzztime $(FUZZTIME)
+	go test ./service -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME) -fuzzminimizetime 50x
 
 # A million random patches against github.com/evanphx/json-patch; takes minutes.
 .PHONY: differential

@@ -158,17 +158,18 @@ func (t *Thread) replayInput(payload Value) error {
 		return err
 	}
 	t.addMessages(messages)
+	var failed error
 	if state != nil {
-		t.replaceState(state, false)
+		failed = t.insist(t.replaceState(state, false))
 		t.track.IncompleteTouch = false
 	}
-	if patch != nil {
-		t.patchState(patch, false)
+	if patch != nil && failed == nil {
+		failed = t.insist(t.patchState(patch, false))
 	}
 	if runID != nil {
 		t.beginRun(unquote(runID), payload)
 	}
-	return nil
+	return failed
 }
 
 // checkResume judges the answers to interrupts: each open one is answered, none else is, and one past its expiry is

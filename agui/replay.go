@@ -53,6 +53,9 @@ func (t *Thread) replay(entry *Entry) error {
 		if err := json.Unmarshal(entry.Payload, &mark); err != nil {
 			return fmt.Errorf("read mark: %w", err)
 		}
+		if mark.Type == MarkRewound || mark.Type == MarkForked {
+			return t.restoreFold(entry.Payload)
+		}
 		t.foldMark(&mark)
 		return nil
 	}
@@ -76,6 +79,5 @@ func (t *Thread) replayEvent(entry *Entry) error {
 		return v
 	}
 	var a Applied
-	t.step(&a, ev, entry.Flags)
-	return nil
+	return t.insist(t.step(&a, ev, entry.Flags))
 }

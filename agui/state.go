@@ -15,7 +15,7 @@ const emptyState = "{}"
 // docLimits are the limits of the state and of the contents of activities. What the log holds was within the limits of
 // its time, so replay knows none.
 func (t *Thread) docLimits() jsondoc.Limits {
-	if t.replaying {
+	if t.replaying && !t.strict {
 		return jsondoc.Limits{Depth: math.MaxInt, Ops: math.MaxInt, Size: math.MaxInt, Work: math.MaxInt}
 	}
 	return jsondoc.Limits{Depth: t.lim.Depth, Ops: t.lim.PatchOps, Size: t.lim.State}
@@ -55,6 +55,9 @@ func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 		return patchWarning(err, "/snapshot")
 	}
 	t.track.TouchedState = true
+	if t.watch != nil {
+		t.watch(StateEffect{Replaced: snapshot})
+	}
 	if t.state != nil && sameDoc(t.state, doc) { // a state that is only restated need not be written
 		return nil
 	}
@@ -70,6 +73,9 @@ func (t *Thread) patchState(text Value, inert bool) *Warning {
 	ops, err := applyText(t.stateDoc(), text, t.docLimits())
 	if err != nil {
 		return patchWarning(err, "/delta")
+	}
+	if t.watch != nil {
+		t.watch(StateEffect{Patch: text})
 	}
 	if ops > 0 {
 		t.notePatch(text)

@@ -29,6 +29,8 @@ type Thread struct {
 	statePatchBytes int
 
 	replaying bool
+	strict    bool              // replay obeys the limits (ReplayWithinLimits)
+	watch     func(StateEffect) // nil unless WatchState was called
 }
 
 // Applied is what an accepted event or input amounts to: the entries to be committed, and what they mean for the

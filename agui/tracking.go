@@ -102,6 +102,10 @@ type tracking struct {
 
 	// IncompleteTouch is true if the state was last touched by a run that got no ordinary end.
 	IncompleteTouch bool `json:"incompleteTouch,omitempty"`
+
+	// What rewinds have undone, and where the thread was forked from.
+	Undone []Undone `json:"undone,omitempty"`
+	Origin *Origin  `json:"origin,omitempty"`
 }
 
 // resetRun forgets what belongs to one run.

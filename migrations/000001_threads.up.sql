@@ -27,6 +27,7 @@ CREATE TABLE threads (
     lease_expires_at timestamptz,
     runs             bigint      NOT NULL,
     metadata         bytea,
+    metadata_hash    bytea,
     labels           bytea[]     NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     last_run_at      timestamptz NOT NULL DEFAULT now(),
@@ -34,6 +35,7 @@ CREATE TABLE threads (
     CONSTRAINT threads_pkey PRIMARY KEY (thread_key),
     CONSTRAINT threads_version_valid CHECK (version >= 0),
     CONSTRAINT threads_log_hash_valid CHECK (octet_length(log_hash) = 32),
+    CONSTRAINT threads_metadata_hash_valid CHECK (octet_length(metadata_hash) = 32),
     CONSTRAINT threads_fence_valid CHECK (fence >= 0),
     CONSTRAINT threads_next_offset_valid CHECK (next_offset >= 0),
     CONSTRAINT threads_runs_valid CHECK (runs >= 0),
@@ -197,6 +199,33 @@ CREATE TABLE state_patches (
 );
 
 ALTER TABLE state_patches ALTER COLUMN patch SET STORAGE EXTERNAL;
+
+-- Folds of the past, from which any version is replayed: agui.Fold in its stored form. Codec 2 and 3 are as those of the log:
+-- a large fold is a reference to contents, most of which the log and older checkpoints share. size is that of the plain
+-- fold, stored_size what the row and the chunks that it brought take. What follows adds up over the thread, up to here: the
+-- segments of the log, the checkpoints, and the chunks that checkpoints brought. Rows never change.
+CREATE TABLE checkpoints (
+    thread_key  uuid     NOT NULL,
+    version     bigint   NOT NULL,
+    codec       smallint NOT NULL,
+    fold        bytea    NOT NULL,
+    hash        bytea    NOT NULL,
+    log_hash    bytea    NOT NULL,
+    size        bigint   NOT NULL,
+    stored_size bigint   NOT NULL,
+    log_stored  bigint   NOT NULL,
+    all_stored  bigint   NOT NULL,
+    own_chunks  bigint   NOT NULL,
+
+    CONSTRAINT checkpoints_pkey PRIMARY KEY (thread_key, version),
+    CONSTRAINT checkpoints_version_valid CHECK (version >= 1),
+    CONSTRAINT checkpoints_codec_valid CHECK (codec BETWEEN 0 AND 3),
+    CONSTRAINT checkpoints_hashes_valid CHECK (octet_length(hash) = 32 AND octet_length(log_hash) = 32),
+    CONSTRAINT checkpoints_sizes_valid CHECK (size >= 0 AND stored_size >= 0 AND log_stored >= 0
+        AND all_stored >= stored_size AND own_chunks BETWEEN 0 AND all_stored)
+);
+
+ALTER TABLE checkpoints ALTER COLUMN fold SET STORAGE EXTERNAL;
 
 -- The ledger of what was dropped, stripped, translated or not applied, and of violations. path and detail may quote what
 -- a producer sent, which text could not hold. removed is cut; removed_size is its length before.

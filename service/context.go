@@ -65,9 +65,17 @@ func (s *Service) contextOf(ctx context.Context, name *threadsvcv1.ThreadName) (
 	return thread, err
 }
 
+// contextAt is contextOf for a moment, which is now if there is none.
+func (s *Service) contextAt(ctx context.Context, name *threadsvcv1.ThreadName, moment *threadsvcv1.Moment) (*agui.Thread, error) {
+	if moment == nil {
+		return s.contextOf(ctx, name)
+	}
+	return s.readAt(ctx, name, moment)
+}
+
 // GetContext implements the contract.
 func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsvcv1.ThreadService_GetContextServer) error {
-	thread, err := s.contextOf(stream.Context(), req.GetThread())
+	thread, err := s.contextAt(stream.Context(), req.GetThread(), req.GetMoment())
 	if err != nil {
 		return statusOf(err, s.cfg.Logger).Err()
 	}

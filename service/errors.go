@@ -78,6 +78,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:     codes.DeadlineExceeded,
 	threadsvcv1.ErrorReason_ERROR_REASON_CANCELLED:             codes.Canceled,
 	threadsvcv1.ErrorReason_ERROR_REASON_READER_TOO_SLOW:       codes.Aborted,
+	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:     codes.OutOfRange,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service

@@ -71,6 +71,11 @@ var provocations = map[string]func(c *conversation) error{
 		_, err := c.tryAppend(textStart("m"), textDelta("m", strings.Repeat(secret, 20_000)))
 		return err
 	},
+	"VERSION_NOT_FOUND": func(c *conversation) error {
+		c.record("r1")
+		_, _, err := contextAt(c, versionMoment(99))
+		return err
+	},
 	"THREAD_NOT_FOUND": func(c *conversation) error {
 		_, _, err := getContext(c.t.Context(), c.client, "nobody")
 		return err

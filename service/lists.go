@@ -70,7 +70,7 @@ func (s *Service) ListMessages(ctx context.Context, req *threadsvcv1.ListMessage
 	if err != nil {
 		return nil, statusOf(err, s.cfg.Logger).Err()
 	}
-	thread, _, err := s.snapshot(ctx, req.GetThread())
+	thread, err := s.readAt(ctx, req.GetThread(), req.GetMoment())
 	if err != nil {
 		return nil, statusOf(err, s.cfg.Logger).Err()
 	}

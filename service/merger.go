@@ -16,17 +16,19 @@ const (
 )
 
 // merger joins the log segments of runs that are over into large ones, in the background and within a rate: streams
-// that are acknowledged event by event leave many small ones. Several servers may do so at once.
+// that are acknowledged event by event leave many small ones. Once a run's are joined, the thread gets the checkpoints it
+// needs. Several servers may do so at once.
 type merger struct {
 	store  store.Store
 	cfg    Config
+	lay    func(context.Context, store.RunPlace) (replayed int64, err error)
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-func newMerger(st store.Store, cfg Config) *merger {
+func newMerger(st store.Store, cfg Config, lay func(context.Context, store.RunPlace) (int64, error)) *merger {
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &merger{store: st, cfg: cfg, cancel: cancel}
+	m := &merger{store: st, cfg: cfg, lay: lay, cancel: cancel}
 	if cfg.MergeRate > 0 {
 		m.done.Go(func() { m.run(ctx) })
 	}
@@ -65,6 +67,11 @@ func (m *merger) round(ctx context.Context) bool {
 			continue
 		}
 		progress = progress || merged > 0
+		replayed, err := m.lay(ctx, at)
+		if err != nil {
+			m.failed(ctx, err)
+		}
+		merged += replayed
 		wait := time.Duration(float64(merged) / float64(m.cfg.MergeRate) * float64(time.Second))
 		if !pause(ctx, wait) {
 			return false

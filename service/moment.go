@@ -2,112 +2,192 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 )
 
-// foldAt returns the thread as it was at a version that its log has reached. The caller owns it. Unless the thread still is
-// at that version, the log is replayed.
-func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+func errVersionNotFound(first, last uint64) *refusal {
+	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND, "the thread has no such version",
+		"first_version", number(first), "last_version", number(last))
+}
+
+// readAt reads a thread as it was committed at a moment; an absent one is now. The caller owns it.
+func (s *Service) readAt(ctx context.Context, name *threadsvcv1.ThreadName, moment *threadsvcv1.Moment) (*agui.Thread, error) {
+	if moment == nil {
+		thread, _, err := s.snapshot(ctx, name)
+		return thread, err
+	}
+	key, err := threadKey(name, "thread")
+	if err != nil {
+		return nil, err
+	}
 	head, err := s.head(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if head.Version == version {
-		if thread, err := s.loadAt(ctx, key, threadID, version); thread != nil || err != nil {
+	version, err := s.versionOf(ctx, &head, moment, "moment")
+	if err != nil {
+		return nil, err
+	}
+	if version == head.Version { // its fold is kept
+		thread, _, err := s.snapshot(ctx, name)
+		if err != nil || thread.Version() == version {
 			return thread, err
 		}
 	}
-	thread := agui.NewThread(threadID, s.cfg.Limits)
+	return s.foldAt(ctx, key, head.ThreadID, version)
+}
+
+// versionOf finds the version that a moment names; an absent one is now.
+func (s *Service) versionOf(ctx context.Context, head *store.Head, moment *threadsvcv1.Moment, field string) (uint64, error) {
+	switch at := moment.GetAt().(type) {
+	case *threadsvcv1.Moment_Version:
+		if at.Version > head.Version {
+			return 0, errVersionNotFound(0, head.Version)
+		}
+		return at.Version, nil
+	case *threadsvcv1.Moment_RunId:
+		return s.endOfRun(ctx, head, at.RunId, field)
+	case *threadsvcv1.Moment_Time:
+		if err := at.Time.CheckValid(); err != nil {
+			return 0, errField(field+".time", "is not a time")
+		}
+		return s.versionAtTime(ctx, head, at.Time.AsTime())
+	}
+	if moment == nil {
+		return head.Version, nil
+	}
+	return 0, errField(field, "names no moment")
+}
+
+func (s *Service) endOfRun(ctx context.Context, head *store.Head, runID, field string) (uint64, error) {
+	if err := checkID(field+".run_id", runID); err != nil {
+		return 0, err
+	}
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	run, err := s.store.Run(ctx, head.Key, runID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return 0, refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, "there is no such run")
+	case err != nil:
+		return 0, err
+	case run.Status == store.RunActive:
+		return head.Version, nil
+	}
+	return min(run.LastVersion, head.Version), nil
+}
+
+// versionAtTime asks the store, which knows times from year 1 to 9999 as protobuf does, in microseconds.
+func (s *Service) versionAtTime(ctx context.Context, head *store.Head, at time.Time) (uint64, error) {
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	version, err := s.store.VersionAt(ctx, head.Key, at.Truncate(time.Microsecond))
+	return min(version, head.Version), err
+}
+
+// foldAt makes a thread as it was at a version that it has reached, from the nearest checkpoint. Entries that cannot be
+// read are passed over and logged; the log's hash is then zero, since it cannot be known.
+func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+	thread, err := s.checkpointAt(ctx, key, threadID, version)
+	if err != nil {
+		return nil, err
+	}
+	return thread, s.advance(ctx, key, thread, version, replayEntry(thread))
+}
+
+// replayer replays one entry of a segment.
+type replayer func(segment *store.Segment, entry *agui.Entry, stored []byte) error
+
+func replayEntry(thread *agui.Thread) replayer {
+	return func(_ *store.Segment, entry *agui.Entry, stored []byte) error { return thread.Replay(entry, stored) }
+}
+
+// advance reads on in the log and replays entries until the thread is at a version, as foldAt says.
+func (s *Service) advance(ctx context.Context, key store.Key, thread *agui.Thread, version uint64, replay replayer) error {
+	damaged := false
 	for thread.Version() < version {
 		segments, err := s.logSegments(ctx, key, thread.Version()+1)
 		if err != nil {
-			return nil, err
-		}
-		if len(segments) == 0 {
-			return nil, fmt.Errorf("service: the log of %s ends at version %d, before %d", key, thread.Version(), version)
-		}
-		for i := range segments {
-			replaySegment(thread, &segments[i], version)
-		}
-	}
-	return thread, nil
-}
-
-// loadAt loads the thread if it is at a version, and returns nil otherwise.
-func (s *Service) loadAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	loaded, err := s.store.Load(ctx, key)
-	if err != nil || loaded.Head.Version != version {
-		return nil, err
-	}
-	thread, _, err := restore(threadID, loaded, s.cfg.Limits)
-	return thread, err
-}
-
-// replaySegment replays the entries of a segment up to a version.
-func replaySegment(thread *agui.Thread, segment *store.Segment, version uint64) {
-	entries, _ := agui.DecodeEntries(segment.Entries)
-	for i := range entries {
-		at := segment.FirstVersion + uint64(i)
-		if thread.Version() < version && thread.Version() < at {
-			thread.Skip(at - 1) // what cannot be read is passed over
-			_ = thread.Replay(&entries[i], entries[i].Append(nil))
-		}
-	}
-	thread.Skip(min(segment.LastVersion, version))
-}
-
-// ordinary tells which runs had an ordinary end, one that the agent meant: RUN_FINISHED, whatever its outcome.
-var ordinary = map[store.RunStatus]bool{store.RunFinished: true, store.RunInterrupted: true, store.RunCancelled: true}
-
-// setStartingState makes the input of a run carry the state that it is to start from, if that may not be the present one.
-// The thread's lock must be held, and nothing be queued but what closes a run.
-func (s *Service) setStartingState(ctx context.Context, l *live, req *threadsvcv1.StartRunRequest, input *agui.Event) error {
-	wanted := req.GetStartingState() == threadsvcv1.StartingState_STARTING_STATE_LAST_COMPLETED
-	if !wanted || input.State != nil || !l.exists || l.run == nil || ordinary[l.run.Status] {
-		return nil
-	}
-	version, err := s.lastCompleted(ctx, l.key)
-	if err != nil {
-		return err
-	}
-	thread := agui.NewThread("", s.cfg.Limits)
-	if version > 0 {
-		if thread, err = s.foldAt(ctx, l.key, l.head.ThreadID, version); err != nil {
 			return err
 		}
+		if len(segments) == 0 { // it was deleted meanwhile
+			return store.ErrNotFound
+		}
+		for i := range segments {
+			for _, err := range replayUntil(thread, &segments[i], version, replay) {
+				damaged = true
+				s.cfg.Logger.Error("stored entry passed over", "thread_key", key.String(), "error", err)
+			}
+		}
 	}
-	input.State = thread.State(nil)
+	if damaged {
+		thread.Seal(version, [32]byte{})
+	}
 	return nil
 }
 
-// lastCompleted returns the version at which the last run with an ordinary end was over; if there is none, the one before
-// the first run.
-func (s *Service) lastCompleted(ctx context.Context, key store.Key) (uint64, error) {
-	const page = 100
-	version := uint64(0)
-	for before := int64(0); before != 1; {
-		runs, err := s.runsBefore(ctx, key, before, page)
-		if err != nil || len(runs) == 0 {
-			return version, err
+// checkpointAt restores the last checkpoint at or before a version; without one the thread is empty. One that cannot be
+// read is logged, and costs the replay of the whole log.
+func (s *Service) checkpointAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+	storeCtx, cancel := s.storeContext(ctx)
+	defer cancel()
+	c, err := s.store.CheckpointAt(storeCtx, key, version)
+	if err == nil {
+		var thread *agui.Thread
+		if thread, err = agui.Restore(threadID, c.Fold, c.Hash, s.cfg.Limits); err == nil {
+			return thread, nil
 		}
-		for i := range runs {
-			if ordinary[runs[i].Status] {
-				return runs[i].LastVersion, nil
-			}
-			before, version = runs[i].Ordinal, runs[i].FirstVersion-1
-		}
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
-	return version, nil
+	switch {
+	case errors.Is(err, store.ErrCorrupt):
+		s.cfg.Logger.Error("stored checkpoint passed over", "thread_key", key.String(), "error", err)
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, err
+	}
+	return agui.NewThread(threadID, s.cfg.Limits), nil
 }
 
-func (s *Service) runsBefore(ctx context.Context, key store.Key, before int64, limit int) ([]store.Run, error) {
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	return s.store.Runs(ctx, key, before, limit)
+var errEnough = errors.New("service: the version is reached")
+
+// replayUntil replays a segment's entries up to a version, and returns what could not be read. The thread is then at the
+// segment's end or at the version, whichever comes first.
+func replayUntil(thread *agui.Thread, segment *store.Segment, version uint64, replay replayer) (unreadable []error) {
+	if thread.Version() >= version {
+		return nil
+	}
+	if segment.FirstVersion > thread.Version()+1 {
+		unreadable = append(unreadable, fmt.Errorf("service: versions %d to %d are missing", thread.Version()+1, segment.FirstVersion-1))
+		thread.Skip(min(segment.FirstVersion-1, version))
+	}
+	at, end := segment.FirstVersion-1, min(segment.LastVersion, version)
+	err := segment.Err
+	if err == nil {
+		err = agui.EachEntry(segment.Entries, func(entry *agui.Entry, stored []byte) error {
+			if at == end {
+				return errEnough
+			}
+			if at++; at <= thread.Version() {
+				return nil
+			}
+			if err := replay(segment, entry, stored); err != nil {
+				unreadable = append(unreadable, err)
+			}
+			return nil
+		})
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		unreadable = append(unreadable, err)
+	}
+	if thread.Version() < end && err == nil {
+		unreadable = append(unreadable, fmt.Errorf("service: versions %d to %d are missing", thread.Version()+1, end))
+	}
+	thread.Skip(end)
+	return unreadable
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 )
@@ -36,7 +37,7 @@ func (s *Service) startedBefore(ctx context.Context, l *live, req *threadsvcv1.S
 // run's start does not change.
 func (s *Service) repeat(ctx context.Context, call *startCall, run *started) (*started, error) {
 	req := call.req
-	thread, err := s.foldAt(ctx, call.key, req.GetThread().GetThreadId(), run.again.FirstVersion)
+	thread, err := s.threadAt(ctx, call.key, req.GetThread().GetThreadId(), run.again.FirstVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +47,23 @@ func (s *Service) repeat(ctx context.Context, call *startCall, run *started) (*s
 	return again, nil
 }
 
+// threadAt returns the thread as it was at an earlier version. Unless it still is at that version, it replays the log.
+func (s *Service) threadAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+	loadCtx, cancel := s.storeContext(ctx)
+	loaded, err := s.store.Load(loadCtx, key)
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Head.Version == version {
+		thread, _, err := restore(threadID, loaded, s.cfg.Limits)
+		return thread, err
+	}
+	return s.foldAt(ctx, key, threadID, version)
+}
+
 // inputHash identifies what a run is started with, the state it is to start from included; whether it may be started does
-// not count. It hashes every field with its
-// number and its length, and so does not depend on how messages are marshalled.
+// not count. It hashes every field with its number and its length, and so does not depend on how messages are marshalled.
 func inputHash(req *threadsvcv1.StartRunRequest) [32]byte {
 	h := sha256.New()
 	field := func(number uint64, value []byte) {

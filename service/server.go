@@ -62,6 +62,7 @@ func NewServer(s *Service, cfg ServerConfig) *Server {
 		grpc.WaitForHandlers(true),
 	)
 	threadsvcv1.RegisterThreadServiceServer(v.grpc, s)
+	threadsvcv1.RegisterHistoryServiceServer(v.grpc, s)
 	grpc_health_v1.RegisterHealthServer(v.grpc, v.health)
 	reflection.Register(v.grpc)
 	return v
@@ -143,7 +144,7 @@ func (v *Server) watchHealth(ctx context.Context) {
 	}
 }
 
-// setServing publishes readiness, for the server as a whole and for its service.
+// setServing publishes readiness, for the server as a whole and for its services.
 func (v *Server) setServing(ok bool) {
 	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ok {
@@ -151,6 +152,7 @@ func (v *Server) setServing(ok bool) {
 	}
 	v.health.SetServingStatus("", state)
 	v.health.SetServingStatus(threadsvcv1.ThreadService_ServiceDesc.ServiceName, state)
+	v.health.SetServingStatus(threadsvcv1.HistoryService_ServiceDesc.ServiceName, state)
 }
 
 func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

@@ -42,6 +42,10 @@ type Config struct {
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
 	// negative means none.
 	MergeRate int64
+	// CheckpointBytes is the least log between two checkpoints of a thread, in bytes of plain entries.
+	CheckpointBytes int64
+	// ScanBytes is about how much log one call looks at that goes back over it.
+	ScanBytes int
 	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
 	Window int
 	// TailPoll is how often the store is asked what other servers have committed to the threads that are followed here.
@@ -69,6 +73,8 @@ func (c Config) withDefaults() Config {
 	orElse(&c.ReapInterval, 5*time.Second)
 	orElse(&c.ReapGrace, c.LeaseTTL)
 	orElse(&c.MergeRate, 16<<20)
+	orElse(&c.CheckpointBytes, 256<<10)
+	orElse(&c.ScanBytes, 32<<20)
 	orElse(&c.Window, 64)
 	orElse(&c.TailPoll, 50*time.Millisecond)
 	orElse(&c.TailBytes, 64<<20)
@@ -86,9 +92,10 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// Service implements threadsvc.v1.ThreadService. Create it with New, and Close it after the last call has returned.
+// Service implements threadsvc.v1.ThreadService and HistoryService. Create it with New, and Close it after the last call has returned.
 type Service struct {
 	threadsvcv1.UnimplementedThreadServiceServer
+	threadsvcv1.UnimplementedHistoryServiceServer
 
 	cfg       Config
 	store     store.Store
@@ -99,22 +106,23 @@ type Service struct {
 	reads     gate
 	waiting   *waitRoom
 	tails     *tails
+	imports   chan struct{} // has room for one of each import under way
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
-	streams  sync.WaitGroup // receivers of AppendEvents, senders of ReadLog
+	streams  sync.WaitGroup // receivers of AppendEvents and ImportThread, senders of ReadLog
 }
 
 // New returns a service on a store, which stays the caller's.
 func New(st store.Store, cfg Config) *Service {
 	cfg = cfg.withDefaults()
-	s := &Service{cfg: cfg, store: st, drain: make(chan struct{})}
+	s := &Service{cfg: cfg, store: st, drain: make(chan struct{}), imports: make(chan struct{}, maxImports)}
 	s.cache = newCache(cfg.CacheBytes)
 	s.tails = newTails(st, cfg)
 	s.reads = newGate(cfg.Reads)
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
 	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended)
-	s.merger = newMerger(st, cfg)
+	s.merger = newMerger(st, cfg, s.layCheckpoints)
 	s.reaper = newReaper(s)
 	return s
 }

@@ -112,6 +112,7 @@ func (s *Service) GetThread(ctx context.Context, req *threadsvcv1.GetThreadReque
 	msg.PendingToolCalls = thread.PendingToolCalls()
 	msg.MessageCount = int64(thread.MessageCount())
 	msg.ContextSize = int64(thread.Size())
+	addPast(msg, thread)
 	return &threadsvcv1.GetThreadResponse{Thread: msg}, nil
 }
 

@@ -85,6 +85,10 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	empty := contents(t, admin)
 	commit(t, db, base())
 	commit(t, db, full())
+	kept, err := db.PutCheckpoint(t.Context(), store.KeyOf("acme", "old"), store.Checkpoint{Fold: agui.Fold{Version: 2}})
+	if err != nil || !kept {
+		t.Fatalf("a checkpoint: %v, %v", kept, err)
+	}
 	for _, table := range tables(t, admin) {
 		var rows int
 		if err := admin.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows); err != nil || rows == 0 {

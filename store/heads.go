@@ -61,10 +61,10 @@ SELECT thread_key, lease_expires_at, now() FROM heads`
 
 const sqlCreateHeads = `
 INSERT INTO threads (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
-                     lease_expires_at, runs, tenant, thread_id, metadata, labels)
+                     lease_expires_at, runs, tenant, thread_id, metadata, metadata_hash, labels)
 SELECT i.thread_key, i.version, i.log_hash, i.fence, i.stream_id, i.next_offset, nullif(i.active_run, ''), i.lease_ttl_ms,
        CASE WHEN i.active_run <> '' THEN now() + i.lease_ttl_ms * interval '1 millisecond' END,
-       i.runs, i.tenant, i.thread_id, i.metadata,
+       i.runs, i.tenant, i.thread_id, i.metadata, sha256(i.metadata),
        (SELECT coalesce(array_agg(l.label ORDER BY l.place), '{}')
         FROM unnest($13::uuid[], $14::bytea[]) WITH ORDINALITY AS l (thread_key, label, place)
         WHERE l.thread_key = i.thread_key)

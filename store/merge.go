@@ -18,7 +18,7 @@ const mergedSize = 1 << 20
 var merger = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true)))
 
 const sqlUnmerged = `
-SELECT r.thread_key, r.ordinal FROM runs r
+SELECT r.thread_key, r.ordinal, r.last_version FROM runs r
 JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
 WHERE r.status <> 1 AND NOT r.merged
 LIMIT $1`
@@ -27,7 +27,7 @@ LIMIT $1`
 func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) {
 	return query(ctx, p, func(row pgx.CollectableRow) (at RunPlace, err error) {
 		var key pgtype.UUID
-		err = row.Scan(&key, &at.Ordinal)
+		err = row.Scan(&key, &at.Ordinal, &at.LastVersion)
 		at.Key = key.Bytes
 		return at, err
 	}, sqlUnmerged, int64(limit))

@@ -48,7 +48,7 @@ func TestMergeKeepsTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	places, err := db.Unmerged(t.Context(), 10)
-	if err != nil || len(places) != 1 || places[0] != (store.RunPlace{Key: key, Ordinal: 1}) {
+	if err != nil || len(places) != 1 || places[0] != (store.RunPlace{Key: key, Ordinal: 1, LastVersion: 23}) {
 		t.Fatalf("unmerged %v, %v: want the finished run", places, err)
 	}
 	merged, err := db.Merge(t.Context(), places[0])

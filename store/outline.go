@@ -1,8 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -121,17 +125,18 @@ func queueHeldContents(batch *pgx.Batch, commits []*Commit, held map[chunkName]b
 	})
 }
 
-// queueContents inserts the chunks that are new.
+// queueContents inserts the chunks that are new, in the order of their names: a commit and a checkpoint of one thread may
+// insert the same ones at the same time, and would wait for each other otherwise.
 func queueContents(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool) {
 	var keys []pgtype.UUID
 	var hashes, bodies [][]byte
 	var codecs []int16
 	for _, c := range commits {
-		for hash, chunk := range c.chunks {
+		for _, hash := range slices.SortedFunc(maps.Keys(c.chunks), compareHashes) {
 			if held[chunkName{c.Key, hash}] {
 				continue
 			}
-			codec, body := pack(chunk)
+			codec, body := pack(c.chunks[hash])
 			keys, hashes = append(keys, uuid(c.Key)), append(hashes, hash[:])
 			codecs, bodies = append(codecs, codec), append(bodies, body)
 		}
@@ -140,6 +145,8 @@ func queueContents(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool)
 		batch.Queue(sqlInsertContents, keys, hashes, codecs, bodies)
 	}
 }
+
+func compareHashes(a, b content.Hash) int { return bytes.Compare(a[:], b[:]) }
 
 const sqlContents = `
 SELECT hash, codec, body FROM contents
@@ -203,6 +210,9 @@ func (p *Postgres) contents(ctx context.Context, key Key, hashes []content.Hash)
 		}
 		c.hash = content.Hash(hash)
 		c.body, err = unpack(codec, c.body)
+		if err == nil && content.HashOf(c.body) != c.hash {
+			err = fmt.Errorf("%w: chunk %x has other contents", ErrCorrupt, hash)
+		}
 		return c, err
 	}, sqlContents, uuid(key), names)
 	if err != nil {

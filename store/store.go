@@ -82,6 +82,8 @@ type Store interface {
 	// Delete erases every row of a thread and returns the head it had.
 	Delete(ctx context.Context, key Key) (Head, error)
 
+	History
+
 	// Ping reports whether the store can serve, as an error that says why not.
 	Ping(ctx context.Context) error
 
@@ -220,6 +222,8 @@ type ExpiredLease struct {
 type RunPlace struct {
 	Key     Key
 	Ordinal int64
+	// LastVersion is the version of the run's last entry; set on reading.
+	LastVersion uint64
 }
 
 // Loaded is a thread as it is stored.

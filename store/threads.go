@@ -68,7 +68,7 @@ const sqlLockHead = sqlHead + `
 FOR UPDATE`
 
 const sqlSetMetadata = `
-UPDATE threads SET metadata = $2, labels = $3
+UPDATE threads SET metadata = $2, metadata_hash = sha256($2), labels = $3
 WHERE thread_key = $1`
 
 // UpdateMetadata implements Store. An error of change is returned as it is.
@@ -92,6 +92,7 @@ func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Meta
 // sqlDelete has one statement for each table with rows of a thread.
 var sqlDelete = []string{
 	`DELETE FROM warnings WHERE thread_key = $1`,
+	`DELETE FROM checkpoints WHERE thread_key = $1`,
 	`DELETE FROM state_patches WHERE thread_key = $1`,
 	`DELETE FROM states WHERE thread_key = $1`,
 	`DELETE FROM message_blocks WHERE thread_key = $1`,

@@ -33,6 +33,8 @@ type thread struct {
 	segments []store.Segment
 	runs     []store.Run
 	warnings []store.Warning
+
+	checkpoints []store.Checkpoint
 }
 
 // NewMemory returns an empty store.

@@ -107,7 +107,11 @@ type Thread struct {
 	// The number of its messages, activity messages included.
 	MessageCount int64 `protobuf:"varint,13,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
 	// The size of its messages and its state together, in bytes of JSON.
-	ContextSize   int64 `protobuf:"varint,14,opt,name=context_size,json=contextSize,proto3" json:"context_size,omitempty"`
+	ContextSize int64 `protobuf:"varint,14,opt,name=context_size,json=contextSize,proto3" json:"context_size,omitempty"`
+	// What rewinds have undone, in the order of the rewinds. A later range may hold earlier ones.
+	Undone []*UndoneRange `protobuf:"bytes,15,rep,name=undone,proto3" json:"undone,omitempty"`
+	// Where the thread was forked from; absent if it was not.
+	Origin        *ThreadOrigin `protobuf:"bytes,16,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +244,139 @@ func (x *Thread) GetContextSize() int64 {
 	return 0
 }
 
+func (x *Thread) GetUndone() []*UndoneRange {
+	if x != nil {
+		return x.Undone
+	}
+	return nil
+}
+
+func (x *Thread) GetOrigin() *ThreadOrigin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+// UndoneRange is a range of versions that a rewind has undone. They stay in the log.
+type UndoneRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first version.
+	FirstVersion uint64 `protobuf:"varint,1,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
+	// The last version.
+	LastVersion   uint64 `protobuf:"varint,2,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoneRange) Reset() {
+	*x = UndoneRange{}
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoneRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoneRange) ProtoMessage() {}
+
+func (x *UndoneRange) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoneRange.ProtoReflect.Descriptor instead.
+func (*UndoneRange) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *UndoneRange) GetFirstVersion() uint64 {
+	if x != nil {
+		return x.FirstVersion
+	}
+	return 0
+}
+
+func (x *UndoneRange) GetLastVersion() uint64 {
+	if x != nil {
+		return x.LastVersion
+	}
+	return 0
+}
+
+// ThreadOrigin is where a thread was forked from.
+type ThreadOrigin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread, of the same tenant.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Its version at the fork.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The hash of its log up to the version.
+	LogHash       []byte `protobuf:"bytes,3,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadOrigin) Reset() {
+	*x = ThreadOrigin{}
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadOrigin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadOrigin) ProtoMessage() {}
+
+func (x *ThreadOrigin) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadOrigin.ProtoReflect.Descriptor instead.
+func (*ThreadOrigin) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ThreadOrigin) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadOrigin) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ThreadOrigin) GetLogHash() []byte {
+	if x != nil {
+		return x.LogHash
+	}
+	return nil
+}
+
 var File_threadsvc_v1_thread_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_thread_proto_rawDesc = "" +
@@ -248,7 +385,7 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\n" +
 	"ThreadName\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
-	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xda\x04\n" +
+	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xc1\x05\n" +
 	"\x06Thread\x12,\n" +
 	"\x04name\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
@@ -265,7 +402,16 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\x0fopen_interrupts\x18\v \x03(\fR\x0eopenInterrupts\x12,\n" +
 	"\x12pending_tool_calls\x18\f \x03(\tR\x10pendingToolCalls\x12#\n" +
 	"\rmessage_count\x18\r \x01(\x03R\fmessageCount\x12!\n" +
-	"\fcontext_size\x18\x0e \x01(\x03R\vcontextSizeB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\fcontext_size\x18\x0e \x01(\x03R\vcontextSize\x121\n" +
+	"\x06undone\x18\x0f \x03(\v2\x19.threadsvc.v1.UndoneRangeR\x06undone\x122\n" +
+	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\"U\n" +
+	"\vUndoneRange\x12#\n" +
+	"\rfirst_version\x18\x01 \x01(\x04R\ffirstVersion\x12!\n" +
+	"\flast_version\x18\x02 \x01(\x04R\vlastVersion\"`\n" +
+	"\fThreadOrigin\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
+	"\blog_hash\x18\x03 \x01(\fR\alogHashB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_thread_proto_rawDescOnce sync.Once
@@ -279,24 +425,28 @@ func file_threadsvc_v1_thread_proto_rawDescGZIP() []byte {
 	return file_threadsvc_v1_thread_proto_rawDescData
 }
 
-var file_threadsvc_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_threadsvc_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_threadsvc_v1_thread_proto_goTypes = []any{
 	(*ThreadName)(nil),            // 0: threadsvc.v1.ThreadName
 	(*Thread)(nil),                // 1: threadsvc.v1.Thread
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
-	(*Run)(nil),                   // 3: threadsvc.v1.Run
+	(*UndoneRange)(nil),           // 2: threadsvc.v1.UndoneRange
+	(*ThreadOrigin)(nil),          // 3: threadsvc.v1.ThreadOrigin
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*Run)(nil),                   // 5: threadsvc.v1.Run
 }
 var file_threadsvc_v1_thread_proto_depIdxs = []int32{
 	0, // 0: threadsvc.v1.Thread.name:type_name -> threadsvc.v1.ThreadName
-	2, // 1: threadsvc.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
-	2, // 2: threadsvc.v1.Thread.last_run_time:type_name -> google.protobuf.Timestamp
-	2, // 3: threadsvc.v1.Thread.lease_expire_time:type_name -> google.protobuf.Timestamp
-	3, // 4: threadsvc.v1.Thread.last_run:type_name -> threadsvc.v1.Run
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 1: threadsvc.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
+	4, // 2: threadsvc.v1.Thread.last_run_time:type_name -> google.protobuf.Timestamp
+	4, // 3: threadsvc.v1.Thread.lease_expire_time:type_name -> google.protobuf.Timestamp
+	5, // 4: threadsvc.v1.Thread.last_run:type_name -> threadsvc.v1.Run
+	2, // 5: threadsvc.v1.Thread.undone:type_name -> threadsvc.v1.UndoneRange
+	3, // 6: threadsvc.v1.Thread.origin:type_name -> threadsvc.v1.ThreadOrigin
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_proto_init() }
@@ -311,7 +461,7 @@ func file_threadsvc_v1_thread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_proto_rawDesc), len(file_threadsvc_v1_thread_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1196,7 +1196,9 @@ func (x *EndRunResponse) GetVersion() uint64 {
 type GetContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
-	Thread        *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The moment it is asked for; absent: now.
+	Moment        *Moment `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1236,13 @@ func (*GetContextRequest) Descriptor() ([]byte, []int) {
 func (x *GetContextRequest) GetThread() *ThreadName {
 	if x != nil {
 		return x.Thread
+	}
+	return nil
+}
+
+func (x *GetContextRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
 	}
 	return nil
 }
@@ -1974,7 +1983,9 @@ type ListMessagesRequest struct {
 	// At most this many, never negative; 0 means 100, more than 1,000 means 1,000. A page also ends when it reaches 2 MiB.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The moment they are asked for; absent: now, which is another one for each page.
+	Moment        *Moment `protobuf:"bytes,4,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2028,6 +2039,13 @@ func (x *ListMessagesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListMessagesRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 // ListMessagesResponse is the answer of ListMessages.
@@ -2478,7 +2496,7 @@ var File_threadsvc_v1_thread_service_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
-	"!threadsvc/v1/thread_service.proto\x12\fthreadsvc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x16threadsvc/v1/log.proto\x1a\x16threadsvc/v1/run.proto\x1a\x19threadsvc/v1/thread.proto\"\xa5\x05\n" +
+	"!threadsvc/v1/thread_service.proto\x12\fthreadsvc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x16threadsvc/v1/log.proto\x1a\x19threadsvc/v1/moment.proto\x1a\x16threadsvc/v1/run.proto\x1a\x19threadsvc/v1/thread.proto\"\xa5\x05\n" +
 	"\x0fStartRunRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\"\n" +
@@ -2549,9 +2567,10 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"O\n" +
 	"\x0eEndRunResponse\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.threadsvc.v1.RunR\x03run\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\"E\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"s\n" +
 	"\x11GetContextRequest\x120\n" +
-	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"p\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12,\n" +
+	"\x06moment\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\"p\n" +
 	"\x12GetContextResponse\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x19.threadsvc.v1.ContextInfoH\x00R\x04info\x12!\n" +
 	"\vinput_chunk\x18\x02 \x01(\fH\x00R\n" +
@@ -2598,12 +2617,13 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"K\n" +
 	"\x14DeleteThreadResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x19\n" +
-	"\blog_hash\x18\x02 \x01(\fR\alogHash\"\x83\x01\n" +
+	"\blog_hash\x18\x02 \x01(\fR\alogHash\"\xb1\x01\n" +
 	"\x13ListMessagesRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x91\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12,\n" +
+	"\x06moment\x18\x04 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\"\x91\x01\n" +
 	"\x14ListMessagesResponse\x12\x1a\n" +
 	"\bmessages\x18\x01 \x03(\fR\bmessages\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
@@ -2725,9 +2745,10 @@ var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
 	(*status.Status)(nil),         // 42: google.rpc.Status
 	(*Run)(nil),                   // 43: threadsvc.v1.Run
-	(*Thread)(nil),                // 44: threadsvc.v1.Thread
-	(*LogEntry)(nil),              // 45: threadsvc.v1.LogEntry
-	(*UnreadableRange)(nil),       // 46: threadsvc.v1.UnreadableRange
+	(*Moment)(nil),                // 44: threadsvc.v1.Moment
+	(*Thread)(nil),                // 45: threadsvc.v1.Thread
+	(*LogEntry)(nil),              // 46: threadsvc.v1.LogEntry
+	(*UnreadableRange)(nil),       // 47: threadsvc.v1.UnreadableRange
 }
 var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
 	38, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
@@ -2752,58 +2773,60 @@ var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
 	38, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
 	43, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
 	38, // 21: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	18, // 22: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
-	38, // 23: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 24: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	40, // 25: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	38, // 26: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 27: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	37, // 28: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
-	44, // 29: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
-	38, // 30: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 31: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	38, // 32: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	38, // 33: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	38, // 34: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 35: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
-	38, // 36: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 37: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
-	38, // 38: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 39: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
-	46, // 40: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
-	3,  // 41: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
-	10, // 42: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
-	12, // 43: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
-	14, // 44: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
-	16, // 45: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
-	19, // 46: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
-	21, // 47: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
-	23, // 48: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
-	25, // 49: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
-	27, // 50: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
-	29, // 51: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
-	31, // 52: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
-	33, // 53: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
-	35, // 54: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
-	4,  // 55: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
-	11, // 56: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
-	13, // 57: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
-	15, // 58: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
-	17, // 59: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
-	20, // 60: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
-	22, // 61: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
-	24, // 62: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
-	26, // 63: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
-	28, // 64: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
-	30, // 65: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
-	32, // 66: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
-	34, // 67: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
-	36, // 68: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
-	55, // [55:69] is the sub-list for method output_type
-	41, // [41:55] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	44, // 22: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
+	18, // 23: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
+	38, // 24: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 25: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	40, // 26: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	38, // 27: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 28: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	37, // 29: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
+	45, // 30: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
+	38, // 31: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 32: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	38, // 33: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	38, // 34: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 35: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
+	38, // 36: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 37: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
+	38, // 38: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	40, // 39: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
+	38, // 40: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 41: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
+	47, // 42: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
+	3,  // 43: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
+	10, // 44: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
+	12, // 45: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
+	14, // 46: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
+	16, // 47: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
+	19, // 48: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
+	21, // 49: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
+	23, // 50: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
+	25, // 51: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
+	27, // 52: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
+	29, // 53: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
+	31, // 54: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
+	33, // 55: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
+	35, // 56: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
+	4,  // 57: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
+	11, // 58: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
+	13, // 59: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
+	15, // 60: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
+	17, // 61: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
+	20, // 62: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
+	22, // 63: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
+	24, // 64: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
+	26, // 65: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
+	28, // 66: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
+	30, // 67: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
+	32, // 68: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
+	34, // 69: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
+	36, // 70: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
+	57, // [57:71] is the sub-list for method output_type
+	43, // [43:57] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_service_proto_init() }
@@ -2812,6 +2835,7 @@ func file_threadsvc_v1_thread_service_proto_init() {
 		return
 	}
 	file_threadsvc_v1_log_proto_init()
+	file_threadsvc_v1_moment_proto_init()
 	file_threadsvc_v1_run_proto_init()
 	file_threadsvc_v1_thread_proto_init()
 	file_threadsvc_v1_thread_service_proto_msgTypes[0].OneofWrappers = []any{

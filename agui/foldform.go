@@ -1,0 +1,135 @@
+package agui
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// foldForm is the version of the stored form that Append writes. Older ones stay readable.
+const foldForm = 1
+
+// ErrFoldCorrupt is returned for a text that is not the stored form of a fold.
+var ErrFoldCorrupt = errors.New("agui: corrupt fold")
+
+// Fold returns the thread as it is now. Its texts are the caller's, except Input, which must not be changed. It is the same
+// whether the thread was live, restored or replayed: a state of {} is absent, since whether anything has set it is not kept.
+func (t *Thread) Fold() Fold {
+	f := Fold{Version: t.version, Tracking: t.track.encode(), Input: t.input}
+	if state := t.State(nil); string(state) != emptyState {
+		f.State = state
+	}
+	for _, m := range t.msgs.order {
+		body := m.AppendTo(make([]byte, 0, m.Size()))
+		f.Messages = append(f.Messages, StoredMessage{Position: m.Position, ID: m.ID, Role: m.Role, Body: body})
+	}
+	return f
+}
+
+// Size is about the length of the fold's stored form.
+func (f *Fold) Size() int {
+	size := len(f.State) + len(f.Input) + len(f.Tracking) + 64
+	for i := range f.Messages {
+		size += len(f.Messages[i].Body) + len(f.Messages[i].ID) + 16
+	}
+	return size
+}
+
+// Append appends the fold's one self-contained stored form, which is the same for equal folds: the number of the form,
+// the version, the state, the messages with the gaps between their positions, the input and the tracking. Numbers are
+// varints; a text is its length plus one, 0 standing for an absent one, and its bytes.
+func (f *Fold) Append(dst []byte) []byte {
+	dst = append(dst, foldForm)
+	dst = binary.AppendUvarint(dst, f.Version)
+	dst = appendText(dst, f.State)
+	dst = binary.AppendUvarint(dst, uint64(len(f.Messages)))
+	before := int64(0)
+	for i := range f.Messages {
+		m := &f.Messages[i]
+		dst = binary.AppendVarint(dst, m.Position-before)
+		dst = appendText(dst, append([]byte{}, m.ID...))
+		dst = appendText(dst, append([]byte{}, m.Role...))
+		dst = appendText(dst, m.Body)
+		before = m.Position
+	}
+	dst = appendText(dst, f.Input)
+	return appendText(dst, f.Tracking)
+}
+
+func appendText(dst, text []byte) []byte {
+	if text == nil {
+		return append(dst, 0)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(text))+1)
+	return append(dst, text...)
+}
+
+// DecodeFold reads the stored form of a fold, which it aliases. The error is ErrFoldCorrupt.
+func DecodeFold(stored []byte) (Fold, error) {
+	r := foldReader{rest: stored}
+	if form := r.byte(); form != foldForm {
+		return Fold{}, fmt.Errorf("%w: form %d is unknown", ErrFoldCorrupt, form)
+	}
+	f := Fold{Version: r.number(), State: r.text()}
+	position := int64(0)
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		position += r.gap()
+		m := StoredMessage{Position: position, ID: string(r.text()), Role: Role(r.text()), Body: r.text()}
+		f.Messages = append(f.Messages, m)
+	}
+	f.Input, f.Tracking = r.text(), r.text()
+	if r.bad || len(r.rest) > 0 {
+		return Fold{}, fmt.Errorf("%w at byte %d of %d", ErrFoldCorrupt, len(stored)-len(r.rest), len(stored))
+	}
+	return f, nil
+}
+
+// foldReader reads a stored form from its start. Once something is wrong it reads zeros.
+type foldReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *foldReader) byte() byte {
+	if len(r.rest) == 0 {
+		r.bad = true
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *foldReader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *foldReader) gap() int64 {
+	n, size := binary.Varint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *foldReader) skip(size int) {
+	if size <= 0 || r.bad {
+		r.bad = true
+		return
+	}
+	r.rest = r.rest[size:]
+}
+
+func (r *foldReader) text() []byte {
+	size := r.number()
+	if size == 0 || r.bad {
+		return nil
+	}
+	if size--; size > uint64(len(r.rest)) {
+		r.bad = true
+		return nil
+	}
+	text := r.rest[:size:size]
+	r.rest = r.rest[size:]
+	return text
+}

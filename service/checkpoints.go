@@ -1,0 +1,79 @@
+package service
+
+import (
+	"context"
+
+	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// layCheckpoints gives a thread the checkpoints that its log up to the end of a run, which is over, asks for: one
+// whenever the log since the last has grown as large as the context is, so that a moment costs a replay of about that much.
+// It returns how many bytes of log it has replayed. It holds one thread at a time, and only if there is something to do.
+func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replayed int64, err error) {
+	until := at.LastVersion
+	storeCtx, cancel := s.storeContext(ctx)
+	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
+	cancel()
+	if err != nil || !since.Room || since.LogSize < max(s.cfg.CheckpointBytes, since.Size) {
+		return 0, err
+	}
+	head, err := s.head(ctx, at.Key)
+	if err != nil {
+		return 0, err
+	}
+	thread, err := s.checkpointAt(ctx, at.Key, head.ThreadID, since.Version)
+	if err != nil {
+		return 0, err
+	}
+	layer := checkpointLayer{service: s, key: at.Key, thread: thread}
+	for thread.Version() < until && !layer.damaged && err == nil {
+		err = layer.page(ctx, until)
+	}
+	return layer.replayed, err
+}
+
+// checkpointLayer walks along a log.
+type checkpointLayer struct {
+	service  *Service
+	key      store.Key
+	thread   *agui.Thread
+	since    int64 // size of the log since the last checkpoint, or since the last attempt
+	replayed int64
+	damaged  bool // what cannot be read leaves nothing to build on
+}
+
+// page replays the next segments, and lays checkpoints between them.
+func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
+	segments, err := l.service.logSegments(ctx, l.key, l.thread.Version()+1)
+	if err != nil {
+		return err
+	}
+	l.damaged = len(segments) == 0
+	for i := range segments {
+		segment := &segments[i]
+		if segment.LastVersion > until || l.damaged {
+			l.damaged = l.damaged || l.thread.Version() < until
+			return nil
+		}
+		if l.damaged = len(replayUntil(l.thread, segment, until, replayEntry(l.thread))) > 0; l.damaged {
+			return nil
+		}
+		l.replayed += int64(len(segment.Entries))
+		if l.since += int64(len(segment.Entries)); l.since < max(l.service.cfg.CheckpointBytes, int64(l.thread.Size())) {
+			continue
+		}
+		if err := l.lay(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *checkpointLayer) lay(ctx context.Context) error {
+	l.since = 0
+	ctx, cancel := l.service.storeContext(ctx)
+	defer cancel()
+	_, err := l.service.store.PutCheckpoint(ctx, l.key, store.Checkpoint{Fold: l.thread.Fold(), Hash: l.thread.Hash()})
+	return err
+}

@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/threadsvc/threadsvc/agui"
+	"github.com/threadsvc/threadsvc/store"
+)
+
+// Import implements store.Store.
+func (m *Memory) Import(_ context.Context, head store.Head, feed func(store.Importer) error) error {
+	if err := m.conflict(head.Key); err != nil {
+		return err
+	}
+	t := &thread{head: head}
+	t.head.Metadata = cloneMetadata(head.Metadata)
+	if err := feed(memoryImport{t}); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.threads[head.Key] != nil {
+		return store.ErrConflict
+	}
+	if head.ActiveRun != "" {
+		t.head.LeaseExpiresAt = m.now().Add(head.LeaseTTL)
+	}
+	m.threads[head.Key] = t
+	return nil
+}
+
+func (m *Memory) conflict(key store.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.threads[key] != nil {
+		return store.ErrConflict
+	}
+	return nil
+}
+
+// memoryImport takes the parts of a thread.
+type memoryImport struct{ *thread }
+
+func (i memoryImport) Segment(s *store.Segment) error {
+	kept := *s
+	kept.Entries = bytes.Clone(s.Entries)
+	i.segments = append(i.segments, kept)
+	return nil
+}
+
+func (i memoryImport) Run(r *store.Run) error {
+	i.runs = append(i.runs, *r)
+	return nil
+}
+
+func (i memoryImport) Warning(w *store.Warning) error {
+	kept := *w
+	kept.Removed = bytes.Clone(store.CutRemoved(w.Removed))
+	i.warnings = append(i.warnings, kept)
+	return nil
+}
+
+func (i memoryImport) Fold(c *agui.Changes) error {
+	i.writeFold(c)
+	return nil
+}
