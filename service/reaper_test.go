@@ -132,7 +132,7 @@ func TestUnreadableThreadsDoNotStopTheReaper(t *testing.T) {
 		bad.record("r1", stateSnapshot(`"hunter2"`))
 		bad.open("r2")
 	}
-	execSQL(t, db, `UPDATE states SET codec = 1`)
+	execSQL(t, db, `UPDATE states SET codec = 4, doc = '\xff'`)
 	c.open("r1", textStart("m"))
 	execSQL(t, db, `UPDATE threads SET lease_expires_at = now() - interval '1 hour', version = version + 1 WHERE thread_id LIKE 'bad%'`)
 	expireGood := `UPDATE threads SET lease_expires_at = now() - interval '1 second' WHERE thread_id = 't1'`
