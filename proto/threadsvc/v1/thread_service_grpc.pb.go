@@ -78,7 +78,8 @@ type ThreadServiceClient interface {
 	// not make the thread again, its id cannot be used until CreateThread asks for it with replace_deleted: StartRun, a
 	// RUN_STARTED that nobody announced, CreateThread, ForkThread and ImportThread are refused with THREAD_DELETED. A run that
 	// is going on can append nothing more: its batches are refused with RUN_NOT_FOUND if they have a fencing token, else with
-	// THREAD_NOT_FOUND. Every other call, DeleteThread included, finds no thread (THREAD_NOT_FOUND).
+	// THREAD_NOT_FOUND, or THREAD_DELETED from offset 0. Every other call, DeleteThread included, finds no thread
+	// (THREAD_NOT_FOUND).
 	DeleteThread(ctx context.Context, in *DeleteThreadRequest, opts ...grpc.CallOption) (*DeleteThreadResponse, error)
 	// ListMessages lists a thread's messages in their order, activity messages included.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
@@ -309,7 +310,8 @@ type ThreadServiceServer interface {
 	// not make the thread again, its id cannot be used until CreateThread asks for it with replace_deleted: StartRun, a
 	// RUN_STARTED that nobody announced, CreateThread, ForkThread and ImportThread are refused with THREAD_DELETED. A run that
 	// is going on can append nothing more: its batches are refused with RUN_NOT_FOUND if they have a fencing token, else with
-	// THREAD_NOT_FOUND. Every other call, DeleteThread included, finds no thread (THREAD_NOT_FOUND).
+	// THREAD_NOT_FOUND, or THREAD_DELETED from offset 0. Every other call, DeleteThread included, finds no thread
+	// (THREAD_NOT_FOUND).
 	DeleteThread(context.Context, *DeleteThreadRequest) (*DeleteThreadResponse, error)
 	// ListMessages lists a thread's messages in their order, activity messages included.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
