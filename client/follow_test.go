@@ -179,6 +179,7 @@ func TestFollowedThreadIsDeleted(t *testing.T) {
 			server.stop()
 		}
 		must(c.API().DeleteThread(t.Context(), &threadsvcv1.DeleteThreadRequest{Thread: threadName("t1")}))(t)
+		must(c.API().CreateThread(t.Context(), &threadsvcv1.CreateThreadRequest{Thread: threadName("t1"), ReplaceDeleted: true}))(t)
 		for i := range 3 {
 			record(t, c, fmt.Sprint("new", i))
 		}

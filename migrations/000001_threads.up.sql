@@ -253,6 +253,19 @@ CREATE TABLE warnings (
 
 ALTER TABLE warnings ALTER COLUMN removed SET STORAGE EXTERNAL;
 
+-- What is left of a thread that was erased: that it was, and how its log ended, under a key that is a hash. It keeps writes
+-- that come late from making the thread again. A thread has a row here or one in threads, never both.
+CREATE TABLE tombstones (
+    thread_key uuid        NOT NULL,
+    version    bigint      NOT NULL,
+    log_hash   bytea       NOT NULL,
+    deleted_at timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT tombstones_pkey PRIMARY KEY (thread_key),
+    CONSTRAINT tombstones_version_valid CHECK (version >= 0),
+    CONSTRAINT tombstones_log_hash_valid CHECK (octet_length(log_hash) = 32)
+);
+
 -- For people with psql: what is stored uncompressed, as text. Compressed columns are null.
 CREATE VIEW threads_plain AS
 SELECT thread_key, tenant, thread_id, version, active_run, lease_expires_at, runs,

@@ -145,6 +145,7 @@ func TestThreadMadeAnewIsNotCaughtUpWith(t *testing.T) {
 	sides, _ := alternating(t, url, service.Config{})
 	sides[0].record("r1")
 	must(sides[1].client.DeleteThread(t.Context(), &threadsvcv1.DeleteThreadRequest{Thread: threadName("t1")}))(t)
+	sides[1].recreate()
 	for i := range 10 {
 		sides[1].record(fmt.Sprint("new", i), text(fmt.Sprint("m", i), "new")...)
 	}

@@ -91,7 +91,7 @@ func TestServerThatDidNotSeeTheLastWrites(t *testing.T) {
 
 	// Nor is a thread remembered that another server erased.
 	must(sides[1].client.DeleteThread(t.Context(), &threadsvcv1.DeleteThreadRequest{Thread: threadName("t1")}))(t)
-	must(sides[0].client.CreateThread(t.Context(), &threadsvcv1.CreateThreadRequest{Thread: threadName("t1")}))(t)
+	must(sides[0].client.CreateThread(t.Context(), &threadsvcv1.CreateThreadRequest{Thread: threadName("t1"), ReplaceDeleted: true}))(t)
 	sides[1].stillWorks()
 }
 

@@ -79,6 +79,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_CANCELLED:             codes.Canceled,
 	threadsvcv1.ErrorReason_ERROR_REASON_READER_TOO_SLOW:       codes.Aborted,
 	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:     codes.OutOfRange,
+	threadsvcv1.ErrorReason_ERROR_REASON_THREAD_DELETED:        codes.FailedPrecondition,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service
@@ -91,7 +92,10 @@ func statusOf(err error, log *slog.Logger) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return transportStatus(s)
 	}
+	var deleted *store.DeletedError
 	switch {
+	case errors.As(err, &deleted):
+		return errThreadDeleted(deleted.DeletedAt).status()
 	case errors.Is(err, context.Canceled):
 		return errCancelled.status()
 	case errors.Is(err, store.ErrUnavailable):
@@ -172,6 +176,11 @@ func errOffsetMismatch(offset uint64) *refusal {
 
 func errRunClosed(run *store.Run) *refusal {
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_CLOSED, "the run is over", "status", runStatusName(run.Status))
+}
+
+func errThreadDeleted(at time.Time) *refusal {
+	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_THREAD_DELETED, "the thread was deleted; only CreateThread with replace_deleted makes it again",
+		"delete_time", at.UTC().Format(time.RFC3339Nano))
 }
 
 func errRunActive(head *store.Head) *refusal {

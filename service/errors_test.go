@@ -189,6 +189,13 @@ var provocations = map[string]func(c *conversation) error{
 		_, err := slowReader(other, node)
 		return err
 	},
+	"THREAD_DELETED": func(c *conversation) error {
+		gone := converse(c.t, c.client, "gone")
+		gone.record("r1")
+		must(c.client.DeleteThread(c.t.Context(), &threadsvcv1.DeleteThreadRequest{Thread: threadName("gone")}))(c.t)
+		_, _, err := gone.tryStart("r2")
+		return err
+	},
 	"INTERNAL": func(c *conversation) error {
 		other, db := ownDatabase(c.t, service.Config{})
 		other.record("r1", stateSnapshot(`"hunter2"`))

@@ -275,5 +275,6 @@ func TestAppendToAnErasedThread(t *testing.T) {
 			t.Errorf("%d rows left in %s (%v)", rows, table, err)
 		}
 	}
+	c.recreate()
 	c.stillWorks()
 }

@@ -139,6 +139,13 @@ func (c *conversation) record(run string, events ...string) []string {
 	return codesOf(c.append(append(events, runFinished(c.thread, run))...).GetWarnings())
 }
 
+// recreate makes a thread that was deleted again.
+func (c *conversation) recreate() *threadsvcv1.Thread {
+	c.t.Helper()
+	req := &threadsvcv1.CreateThreadRequest{Thread: threadName(c.thread), ReplaceDeleted: true}
+	return must(c.client.CreateThread(c.t.Context(), req))(c.t).GetThread()
+}
+
 // stillWorks takes a run to its end and reads it back.
 func (c *conversation) stillWorks() {
 	c.t.Helper()

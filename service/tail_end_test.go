@@ -125,6 +125,7 @@ func TestFollowersOfADeletedThread(t *testing.T) {
 			}
 			must(sides[0].client.DeleteThread(t.Context(), &threadsvcv1.DeleteThreadRequest{Thread: threadName("t1")}))(t)
 			if again > 0 {
+				sides[0].recreate()
 				sides[0].start("r1", withMessages(userMessage("u", "new")))
 			}
 			for i := range again {

@@ -91,7 +91,10 @@ func (s *Service) tryCreate(ctx context.Context, key store.Key, req *threadsvcv1
 	}
 	applied.Warnings = warnings
 	p := l.pend()
-	p.commit.Create = &store.NewThread{Tenant: req.GetThread().GetTenant(), ThreadID: req.GetThread().GetThreadId(), Metadata: metadata}
+	p.commit.Create = &store.NewThread{
+		Tenant: req.GetThread().GetTenant(), ThreadID: req.GetThread().GetThreadId(), Metadata: metadata,
+		ReplaceDeleted: req.GetReplaceDeleted(),
+	}
 	p.wantsFold, l.exists = true, true
 	l.add(p, &applied, 0, 0)
 	l.seal(p)
@@ -174,28 +177,30 @@ func unescapeHTML(text []byte) []byte {
 
 // DeleteThread implements the contract.
 func (s *Service) DeleteThread(ctx context.Context, req *threadsvcv1.DeleteThreadRequest) (*threadsvcv1.DeleteThreadResponse, error) {
-	head, err := s.deleteThread(ctx, req.GetThread())
+	gone, err := s.deleteThread(ctx, req.GetThread())
 	if err != nil {
 		return nil, statusOf(err, s.cfg.Logger).Err()
 	}
-	return &threadsvcv1.DeleteThreadResponse{Version: head.Version, LogHash: head.Hash[:]}, nil
+	return &threadsvcv1.DeleteThreadResponse{
+		Version: gone.Head.Version, LogHash: gone.Head.Hash[:], DeleteTime: timestamp(gone.DeletedAt), ErasedRows: gone.Rows,
+	}, nil
 }
 
-func (s *Service) deleteThread(ctx context.Context, name *threadsvcv1.ThreadName) (store.Head, error) {
+func (s *Service) deleteThread(ctx context.Context, name *threadsvcv1.ThreadName) (store.Erasure, error) {
 	key, err := threadKey(name, "thread")
 	if err != nil {
-		return store.Head{}, err
+		return store.Erasure{}, err
 	}
 	l, err := s.acquireUnloaded(ctx, key)
 	if err != nil {
-		return store.Head{}, err
+		return store.Erasure{}, err
 	}
 	defer l.release()
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeouts*s.cfg.StoreTimeout)
 	defer cancel()
-	head, err := s.store.Delete(ctx, key)
+	gone, err := s.store.Delete(ctx, key)
 	s.cache.drop(l)
-	return head, err
+	return gone, err
 }
 
 // deleteTimeouts is how many times longer an erasure may take than another call of the store: it is as long as the thread.

@@ -216,6 +216,15 @@ func TestWaitForARunOnAnotherServer(t *testing.T) {
 			waiting := second.callInLine(n, "r2")
 			behind := second.callInLine(n, "r3")
 			end(first)
+			if name == "is erased" {
+				for _, call := range []*startCall{waiting, behind} {
+					<-call.done
+					wantReason(t, call.err, codes.FailedPrecondition, "THREAD_DELETED")
+				}
+				first.recreate()
+				first.stillWorks()
+				return
+			}
 			waiting.answered(t)
 			if !behind.waits() {
 				t.Error("the next was answered too")

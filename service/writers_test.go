@@ -259,8 +259,9 @@ func TestErasedThreadDoesNotComeBack(t *testing.T) {
 			t.Errorf("%d rows left in %s (%v)", rows, table, err)
 		}
 	}
+	created := sides[1].recreate().GetVersion()
 	start, _ := sides[1].start("r1")
-	if start.GetVersion() != 1 || start.GetLease().GetFencingToken() == run.GetFencingToken() {
+	if start.GetVersion() != created+1 || start.GetLease().GetFencingToken() == run.GetFencingToken() {
 		t.Errorf("made anew: %v, the old token was %d", start, run.GetFencingToken())
 	}
 	for _, side := range sides {

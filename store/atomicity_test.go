@@ -19,7 +19,7 @@ import (
 // thread and for a new one.
 func base() []*store.Commit {
 	return []*store.Commit{{
-		Key: store.KeyOf("acme", "old"), Create: &store.NewThread{Tenant: "acme", ThreadID: "old"},
+		Key: store.KeyOf("acme", "old"), Create: &store.NewThread{Tenant: "acme", ThreadID: "old", ReplaceDeleted: true},
 		Version: 1, Fence: 1, StreamID: "r1", NextOffset: 1, ActiveRun: "r1", LeaseTTL: 1e9, Runs: 1,
 		Segments: []store.Segment{{FirstVersion: 1, LastVersion: 1, StreamID: "r1", NextOffset: 1, Entries: entry()}},
 		Opened:   []store.Run{{RunID: "r1", Ordinal: 1, StreamID: "r1", FirstVersion: 1, Status: store.RunActive}},
@@ -52,7 +52,7 @@ func full() []*store.Commit {
 	old.Fold.State.Patches = []agui.StatePatch{{Version: 2, Patch: agui.Value(long)}}
 	old.Updated = []store.Run{{RunID: "r1", Status: store.RunFinished, LastVersion: 1}}
 	fresh := change(&store.Commit{
-		Key: store.KeyOf("acme", "new"), Create: &store.NewThread{Tenant: "acme", ThreadID: "new"},
+		Key: store.KeyOf("acme", "new"), Create: &store.NewThread{Tenant: "acme", ThreadID: "new", ReplaceDeleted: true},
 	})
 	fresh.Fold.State.Patches = []agui.StatePatch{
 		{Version: 1, Patch: agui.Value(`[{"op":"add","path":"/c","value":1}]`)}, // stays a patch
@@ -71,11 +71,11 @@ func largeEntry() []byte {
 	return e.Append(nil)
 }
 
-// tables are all tables with rows of threads.
+// tables are all tables with rows of threads that were not deleted.
 func tables(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-		WHERE c.relkind = 'r' AND a.attname = 'thread_key' ORDER BY 1`)
+		WHERE c.relkind = 'r' AND a.attname = 'thread_key' AND c.relname <> 'tombstones' ORDER BY 1`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -78,7 +79,7 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 	commits := column(group, func(m member) *Commit { return m.commit })
 	if onlySegments(commits) {
 		heads, err := appendSegments(ctx, p.pool, commits)
-		settle(group, heads)
+		settle(group, heads, nil)
 		return err
 	}
 	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
@@ -87,18 +88,23 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 		if err != nil {
 			return err
 		}
-		return writeRows(ctx, tx, settle(group, taken.heads), taken)
+		return writeRows(ctx, tx, settle(group, taken.heads, taken.deleted), taken)
 	})
 }
 
-// settle sets the results of a group by the heads that took its commits, and returns those commits.
-func settle(group []member, heads []written) []*Commit {
+// settle sets the results of a group by the heads that took its commits, and returns those commits. deleted are the threads
+// that were not made because they were erased before.
+func settle(group []member, heads []written, deleted map[Key]time.Time) []*Commit {
 	byKey := make(map[Key]written, len(heads))
 	for _, h := range heads {
 		byKey[h.key] = h
 	}
 	matched := make([]*Commit, 0, len(heads))
 	for _, m := range group {
+		if at, ok := deleted[m.commit.Key]; ok {
+			*m.result = Result{Err: &DeletedError{DeletedAt: at}}
+			continue
+		}
 		h, ok := byKey[m.commit.Key]
 		if !ok {
 			*m.result = Result{Err: ErrConflict}
@@ -110,20 +116,21 @@ func settle(group []member, heads []written) []*Commit {
 	return matched
 }
 
-// taken is what is known once the heads are locked: those that matched, how the states of the folding ones stand, the
+// taken is what is known once the heads are locked: those that matched, those that were erased before, how the states of the folding ones stand, the
 // blocks of messages that change, and which chunks are kept already.
 type taken struct {
-	heads  []written
-	sizes  map[Key]stateSizes
-	blocks map[Key][]messageBlock
-	held   map[chunkName]bool
+	heads   []written
+	deleted map[Key]time.Time
+	sizes   map[Key]stateSizes
+	blocks  map[Key][]messageBlock
+	held    map[chunkName]bool
 }
 
 // takeHeads compares and updates the heads, which locks them, and then reads what the rest of the commits depends on.
 func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) (*taken, error) {
-	t := &taken{sizes: map[Key]stateSizes{}, blocks: map[Key][]messageBlock{}, held: map[chunkName]bool{}}
+	t := &taken{deleted: map[Key]time.Time{}, sizes: map[Key]stateSizes{}, blocks: map[Key][]messageBlock{}, held: map[chunkName]bool{}}
 	batch := &pgx.Batch{}
-	queueHeads(batch, commits, &t.heads)
+	queueHeads(batch, commits, &t.heads, t.deleted)
 	if folding := foldingOf(commits); len(folding) > 0 {
 		queueStateSizes(batch, folding, t.sizes)
 		queueChangedBlocks(batch, folding, t.blocks)

@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 var (
 	// ErrNotFound: there is no such thread or run.
@@ -9,6 +13,8 @@ var (
 	ErrConflict = errors.New("store: the thread was changed by another writer")
 	// ErrDuplicate: a run id is taken on the thread.
 	ErrDuplicate = errors.New("store: the run exists already")
+	// ErrDeleted: a thread that is to be made was erased before. The error is a *DeletedError.
+	ErrDeleted = errors.New("store: the thread was deleted")
 	// ErrUnavailable: the database did not answer. Whether a commit was made is not known.
 	ErrUnavailable = errors.New("store: the database is unavailable")
 	// ErrSchema: the database's schema is not the one this program needs.
@@ -18,3 +24,16 @@ var (
 	// ErrInvalid: a commit contradicts itself, which is a fault of the program that made it.
 	ErrInvalid = errors.New("store: invalid commit")
 )
+
+// DeletedError says when a thread that is to be made was erased. It wraps ErrDeleted.
+type DeletedError struct {
+	// DeletedAt is by the database's clock, in UTC.
+	DeletedAt time.Time
+}
+
+func (e *DeletedError) Error() string {
+	return fmt.Sprintf("%v at %s", ErrDeleted, e.DeletedAt.Format(time.RFC3339Nano))
+}
+
+// Unwrap returns ErrDeleted.
+func (e *DeletedError) Unwrap() error { return ErrDeleted }

@@ -108,7 +108,8 @@ func appendSegments(ctx context.Context, db *pgxpool.Pool, commits []*Commit) (h
 	return heads, err
 }
 
-func queueHeads(batch *pgx.Batch, commits []*Commit, heads *[]written) {
+// queueHeads compares and writes the heads of commits; deleted gets those that were not made because they were erased before.
+func queueHeads(batch *pgx.Batch, commits []*Commit, heads *[]written, deleted map[Key]time.Time) {
 	var creates, updates []*Commit
 	for _, c := range commits {
 		if c.Create != nil {
@@ -119,6 +120,7 @@ func queueHeads(batch *pgx.Batch, commits []*Commit, heads *[]written) {
 	}
 	if len(creates) > 0 {
 		batch.Queue(sqlCreateHeads, createArgs(creates)...).Query(collectWritten(heads))
+		queueTombstones(batch, creates, deleted)
 	}
 	if len(updates) > 0 {
 		batch.Queue(sqlUpdateHeads, headArgs(updates)...).Query(collectWritten(heads))

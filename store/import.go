@@ -41,6 +41,9 @@ func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) er
 		if err != nil || exists {
 			return errors.Join(err, conflictIf(exists))
 		}
+		if err := refuseDeleted(ctx, tx, head.Key); err != nil {
+			return err
+		}
 		i := &importer{ctx: ctx, tx: tx, key: head.Key, batch: &pgx.Batch{}}
 		if feedErr = feed(i); feedErr != nil {
 			return feedErr
@@ -48,7 +51,10 @@ func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) er
 		i.batch.Queue(sqlImportHead, uuid(head.Key), bigint(head.Version), head.Hash[:], bigint(head.Fence), head.StreamID,
 			bigint(head.NextOffset), head.ActiveRun, head.LeaseTTL.Milliseconds(), head.Runs, head.Tenant, head.ThreadID,
 			head.Metadata.Text, labelBytes(head.Metadata.KeptLabels()), head.CreatedAt, head.LastRunAt)
-		return i.send()
+		if err := i.send(); err != nil {
+			return err
+		}
+		return refuseDeleted(ctx, tx, head.Key) // by an erasure that came meanwhile
 	})
 	if feedErr != nil && errors.Is(err, feedErr) {
 		return feedErr

@@ -53,7 +53,7 @@ type modelCheck struct {
 
 // class is what an error is compared by.
 func class(err error) string {
-	for _, sentinel := range []error{store.ErrNotFound, store.ErrConflict, store.ErrDuplicate, store.ErrInvalid, store.ErrCorrupt} {
+	for _, sentinel := range []error{store.ErrNotFound, store.ErrConflict, store.ErrDuplicate, store.ErrDeleted, store.ErrInvalid, store.ErrCorrupt} {
 		if errors.Is(err, sentinel) {
 			return sentinel.Error()
 		}
@@ -86,6 +86,7 @@ func (m *modelCheck) draw(t *rapid.T, id string) *store.Commit {
 	c := &store.Commit{Key: key, LeaseTTL: time.Minute, ActiveRun: head.ActiveRun, StreamID: head.StreamID, Runs: head.Runs}
 	if (err != nil) != (rarely.Draw(t, "existence") == 0) {
 		c.Create = &store.NewThread{Tenant: m.tenant, ThreadID: id, Metadata: drawMetadata(t)}
+		c.Create.ReplaceDeleted = rarely.Draw(t, "replaces a deleted one") > 2
 		head = store.Head{}
 	}
 	c.ExpectVersion, c.ExpectFence, c.Fence = head.Version, head.Fence, head.Fence
@@ -217,7 +218,7 @@ func (m *modelCheck) delete(t *rapid.T) {
 	key := m.drawKey(t)
 	want, wantErr := m.model.Delete(context.Background(), key)
 	got, gotErr := m.postgres.Delete(context.Background(), key)
-	same(t, "delete", dumpHead(want), dumpHead(got), wantErr, gotErr)
+	same(t, "delete", dumpHead(want.Head), dumpHead(got.Head), wantErr, gotErr)
 }
 
 func (m *modelCheck) drawKey(t *rapid.T) store.Key {

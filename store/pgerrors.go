@@ -72,7 +72,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-var sentinels = []error{ErrNotFound, ErrConflict, ErrDuplicate, ErrUnavailable, ErrSchema, ErrCorrupt, ErrInvalid}
+var sentinels = []error{ErrNotFound, ErrConflict, ErrDuplicate, ErrDeleted, ErrUnavailable, ErrSchema, ErrCorrupt, ErrInvalid}
 
 // classify adds the sentinel that an error of the database stands for. It keeps the cause.
 func classify(err error) error {

@@ -18,6 +18,10 @@ func TestConstraints(t *testing.T) {
 	seed := open(t, store.Options{URL: url})
 	commit(t, seed, base())
 	commit(t, seed, full())
+	commit(t, seed, []*store.Commit{ended("gone", "1")})
+	if _, err := seed.Delete(t.Context(), ended("gone", "1").Key); err != nil {
+		t.Fatal(err)
+	}
 	for sql, constraint := range map[string]string{
 		`UPDATE threads SET version = -1`:                                "threads_version_valid",
 		`UPDATE threads SET log_hash = 'short'`:                          "threads_log_hash_valid",
@@ -49,6 +53,9 @@ func TestConstraints(t *testing.T) {
 		`UPDATE state_patches SET version = 0`:                           "state_patches_version_valid",
 		`UPDATE warnings SET "offset" = -1`:                              "warnings_offset_valid",
 		`UPDATE warnings SET removed_size = -1`:                          "warnings_removed_size_valid",
+		`UPDATE tombstones SET version = -1`:                             "tombstones_version_valid",
+		`UPDATE tombstones SET log_hash = 'short'`:                       "tombstones_log_hash_valid",
+		`INSERT INTO tombstones SELECT * FROM tombstones`:                "tombstones_pkey",
 	} {
 		_, err := admin.Exec(t.Context(), sql)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.ConstraintName != constraint {

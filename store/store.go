@@ -14,13 +14,14 @@ import (
 // Store keeps threads. Its methods are safe for concurrent use, hold no locks between calls, and obey the deadline of
 // their context. Reads see committed data only, each in one snapshot.
 //
-// Errors: ErrNotFound, ErrConflict, ErrDuplicate and ErrUnavailable (all to be tested with errors.Is). ErrInvalid and
+// Errors: ErrNotFound, ErrConflict, ErrDuplicate, ErrDeleted and ErrUnavailable (all to be tested with errors.Is). ErrInvalid and
 // ErrCorrupt, and anything else, are a fault of the program or the data. Offsets and versions beyond those stored, and
 // identifiers nobody used, find nothing; identifiers must be valid UTF-8 without NUL.
 type Store interface {
 	// Commit writes the commits, each of another thread, in as few transactions as possible, and returns one result
 	// for each, in the same order. A commit is all or nothing. One that fails does not keep the others from being
-	// written: ErrConflict if the thread's head is not the expected one, ErrDuplicate if a run id is taken.
+	// written: ErrConflict if the thread's head is not the expected one, ErrDuplicate if a run id is taken, ErrDeleted if
+	// the thread is to be made and was erased before.
 	// If the outcome is unknown (the connection broke), the results are ErrUnavailable.
 	Commit(ctx context.Context, commits []*Commit) []Result
 
@@ -79,8 +80,9 @@ type Store interface {
 	// row locked. change may be called once only and must not block.
 	UpdateMetadata(ctx context.Context, key Key, change func(Metadata) (Metadata, error)) (Head, error)
 
-	// Delete erases every row of a thread and returns the head it had.
-	Delete(ctx context.Context, key Key) (Head, error)
+	// Delete erases every row of a thread, and leaves a tombstone that has no more of it than its key, its version, its hash
+	// and the time. A thread of that key can only be made again by a NewThread with ReplaceDeleted.
+	Delete(ctx context.Context, key Key) (Erasure, error)
 
 	History
 
@@ -166,6 +168,19 @@ type Commit struct {
 type NewThread struct {
 	Tenant, ThreadID string
 	Metadata         Metadata
+	// ReplaceDeleted makes the thread also if it was erased before, and removes its tombstone. Without it the result is
+	// ErrDeleted then.
+	ReplaceDeleted bool
+}
+
+// Erasure is the receipt of an erased thread.
+type Erasure struct {
+	// Head is what the thread had when it was erased.
+	Head Head
+	// DeletedAt is the time of the erasure by the database's clock.
+	DeletedAt time.Time
+	// Rows is the number of rows that were erased, by table; tables that had none are in it too.
+	Rows map[string]int64
 }
 
 // Result is the outcome of one commit.

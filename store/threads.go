@@ -89,35 +89,6 @@ func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Meta
 	return head, classify(err)
 }
 
-// sqlDelete has one statement for each table with rows of a thread.
-var sqlDelete = []string{
-	`DELETE FROM warnings WHERE thread_key = $1`,
-	`DELETE FROM checkpoints WHERE thread_key = $1`,
-	`DELETE FROM state_patches WHERE thread_key = $1`,
-	`DELETE FROM states WHERE thread_key = $1`,
-	`DELETE FROM message_blocks WHERE thread_key = $1`,
-	`DELETE FROM folds WHERE thread_key = $1`,
-	`DELETE FROM log_segments WHERE thread_key = $1`,
-	`DELETE FROM contents WHERE thread_key = $1`,
-	`DELETE FROM runs WHERE thread_key = $1`,
-	`DELETE FROM threads WHERE thread_key = $1`,
-}
-
-// Delete implements Store. The head is locked first, so that no append can leave rows behind.
-func (p *Postgres) Delete(ctx context.Context, key Key) (head Head, err error) {
-	err = retry(ctx, safeWrite, func() error {
-		head, err = p.withHead(ctx, key, func(tx pgx.Tx, _ *Head) error {
-			batch := &pgx.Batch{}
-			for _, sql := range sqlDelete {
-				batch.Queue(sql, uuid(key))
-			}
-			return tx.SendBatch(ctx, batch).Close()
-		})
-		return err
-	})
-	return head, classify(err)
-}
-
 // withHead runs f in a transaction that holds the lock of a head. The error is not classified; there is no head with it.
 func (p *Postgres) withHead(ctx context.Context, key Key, f func(pgx.Tx, *Head) error) (head Head, err error) {
 	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}

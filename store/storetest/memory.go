@@ -19,6 +19,7 @@ import (
 type Memory struct {
 	mu      sync.Mutex
 	threads map[store.Key]*thread
+	deleted map[store.Key]time.Time
 	last    time.Time
 }
 
@@ -38,7 +39,9 @@ type thread struct {
 }
 
 // NewMemory returns an empty store.
-func NewMemory() *Memory { return &Memory{threads: map[store.Key]*thread{}} }
+func NewMemory() *Memory {
+	return &Memory{threads: map[store.Key]*thread{}, deleted: map[store.Key]time.Time{}}
+}
 
 // Ping implements store.Store: it always succeeds.
 func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }

@@ -20,8 +20,8 @@ func (m *Memory) Import(_ context.Context, head store.Head, feed func(store.Impo
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.threads[head.Key] != nil {
-		return store.ErrConflict
+	if err := m.refuse(head.Key); err != nil {
+		return err
 	}
 	if head.ActiveRun != "" {
 		t.head.LeaseExpiresAt = m.now().Add(head.LeaseTTL)
@@ -33,8 +33,16 @@ func (m *Memory) Import(_ context.Context, head store.Head, feed func(store.Impo
 func (m *Memory) conflict(key store.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.refuse(key)
+}
+
+// refuse says why a thread cannot be imported. The lock must be held.
+func (m *Memory) refuse(key store.Key) error {
 	if m.threads[key] != nil {
 		return store.ErrConflict
+	}
+	if at, ok := m.deleted[key]; ok {
+		return &store.DeletedError{DeletedAt: at}
 	}
 	return nil
 }

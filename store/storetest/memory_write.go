@@ -36,10 +36,11 @@ func (m *Memory) Commit(ctx context.Context, commits []*store.Commit) []store.Re
 
 func (m *Memory) commit(c *store.Commit, now time.Time) store.Result {
 	t := m.threads[c.Key]
-	if err := check(t, c, now); err != nil {
+	if err := m.check(t, c, now); err != nil {
 		return store.Result{Err: err}
 	}
 	if c.Create != nil {
+		delete(m.deleted, c.Key)
 		t = &thread{head: store.Head{
 			Key: c.Key, Tenant: c.Create.Tenant, ThreadID: c.Create.ThreadID,
 			Metadata: cloneMetadata(c.Create.Metadata), CreatedAt: now, LastRunAt: now,
@@ -56,12 +57,15 @@ func (m *Memory) commit(c *store.Commit, now time.Time) store.Result {
 }
 
 // check finds what keeps a commit from being written, so that writing it cannot fail halfway.
-func check(t *thread, c *store.Commit, now time.Time) error {
+func (m *Memory) check(t *thread, c *store.Commit, now time.Time) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
 	if (c.Create != nil) != (t == nil) {
 		return store.ErrConflict
+	}
+	if at, ok := m.deleted[c.Key]; ok && c.Create != nil && !c.Create.ReplaceDeleted {
+		return &store.DeletedError{DeletedAt: at}
 	}
 	taken := map[string]bool{}
 	if t != nil {
@@ -183,13 +187,18 @@ func (m *Memory) UpdateMetadata(_ context.Context, key store.Key,
 }
 
 // Delete implements store.Store.
-func (m *Memory) Delete(_ context.Context, key store.Key) (head store.Head, err error) {
+func (m *Memory) Delete(_ context.Context, key store.Key) (gone store.Erasure, err error) {
 	err = m.read(key, func(t *thread) error {
-		head = t.headAt(m.now())
+		now := m.now()
+		gone = store.Erasure{Head: t.headAt(now), DeletedAt: now, Rows: map[string]int64{
+			"threads": 1, "runs": int64(len(t.runs)), "log_segments": int64(len(t.segments)),
+			"warnings": int64(len(t.warnings)), "checkpoints": int64(len(t.checkpoints)),
+		}}
 		delete(m.threads, key)
+		m.deleted[key] = now
 		return nil
 	})
-	return head, err
+	return gone, err
 }
 
 func cloneMetadata(m store.Metadata) store.Metadata {

@@ -40,6 +40,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"list threads by label":         testLabels,
 		"metadata":                      testMetadata,
 		"delete":                        testDelete,
+		"tombstone":                     testTombstone,
+		"create during a delete":        testCreateDuringDelete,
 		"version at a time":             testVersionAt,
 		"checkpoints":                   testCheckpoints,
 		"evidence":                      testEvidence,

@@ -79,7 +79,7 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	if since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version)); since.LogSize != 0 {
 		t.Errorf("after the last checkpoint: %+v", since)
 	}
-	_ = ok[store.Head](t)(s.Delete(t.Context(), w.key))
+	_ = ok[store.Erasure](t)(s.Delete(t.Context(), w.key))
 	if _, err := s.CheckpointAt(t.Context(), w.key, 1<<40); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a checkpoint of an erased thread: %v", err)
 	}

@@ -252,28 +252,6 @@ func testMetadata(t *testing.T, s store.Store) {
 	must(t, s, w.commit(`{}`)) // the version is untouched
 }
 
-func testDelete(t *testing.T, s store.Store) {
-	w, other := newWriter("acme", "t"), newWriter("acme", "other")
-	must(t, s, w.create(`{}`), other.create(`{}`))
-	must(t, s, w.start("r1", `{}`), other.commit(`{}`))
-	before := ok[store.Head](t)(s.Head(t.Context(), w.key))
-	equal(t, ok[store.Head](t)(s.Delete(t.Context(), w.key)), before)
-
-	if r := s.Commit(t.Context(), []*store.Commit{w.commit(`{}`)}); !errors.Is(r[0].Err, store.ErrConflict) {
-		t.Errorf("a late append: %v, want ErrConflict", r[0].Err)
-	}
-	if n := len(logOf(t, s, w.key, 0, 1)); n != 0 {
-		t.Errorf("%d segments are left", n)
-	}
-	if n := len(logOf(t, s, other.key, 0, 1)); n != 2 {
-		t.Errorf("another thread has %d segments, want 2", n)
-	}
-	must(t, s, newWriter("acme", "t").create(`{}`))
-	if got := load(t, s, w.key); got.Head.Version != 1 || got.LastRun != nil || len(got.Tail) != 1 {
-		t.Errorf("the thread made anew is %+v", got)
-	}
-}
-
 func testTenants(t *testing.T, s store.Store) {
 	mine, theirs := newWriter("mine", "t"), newWriter("theirs", "t")
 	c := theirs.create(`{"secret":1}`)

@@ -25,10 +25,10 @@ func testPositions(t *testing.T, s store.Store) {
 
 	// A thread of the same name that is made after it was deleted is another one.
 	again := newWriter("acme", "t3")
-	ok[store.Head](t)(s.Delete(t.Context(), again.key))
+	ok[store.Erasure](t)(s.Delete(t.Context(), again.key))
 	delete(want, again.key)
 	equal(t, positions(s.Positions(t.Context(), keys)), want)
-	made := must(t, s, again.create(`{}`))[0]
+	made := must(t, s, again.recreate(`{}`))[0]
 	want[again.key] = store.Position{Version: again.version, CreatedAt: made.CommittedAt}
 	equal(t, positions(s.Positions(t.Context(), keys)), want)
 	if head := ok[store.Head](t)(s.Head(t.Context(), again.key)); !head.CreatedAt.Equal(made.CommittedAt) {

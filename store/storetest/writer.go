@@ -70,6 +70,13 @@ func (w *writer) create(inputs ...string) *store.Commit {
 	return w.head(c)
 }
 
+// recreate is create for a thread that may have been deleted.
+func (w *writer) recreate(inputs ...string) *store.Commit {
+	c := w.create(inputs...)
+	c.Create.ReplaceDeleted = true
+	return c
+}
+
 // start opens a run with an input entry and a new fence.
 func (w *writer) start(runID, input string) *store.Commit {
 	c := &store.Commit{Key: w.key, ExpectVersion: w.version, ExpectFence: w.fence, RunStarted: true}

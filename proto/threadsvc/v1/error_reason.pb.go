@@ -92,6 +92,9 @@ const (
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 26
 	// ERROR_REASON_VERSION_NOT_FOUND: OUT_OF_RANGE. The thread has no such version ("first_version", "last_version").
 	ErrorReason_ERROR_REASON_VERSION_NOT_FOUND ErrorReason = 27
+	// ERROR_REASON_THREAD_DELETED: FAILED_PRECONDITION. The call would make a thread of an id whose thread was deleted
+	// ("delete_time"); only CreateThread with replace_deleted does.
+	ErrorReason_ERROR_REASON_THREAD_DELETED ErrorReason = 28
 )
 
 // Enum value maps for ErrorReason.
@@ -125,6 +128,7 @@ var (
 		25: "ERROR_REASON_DEADLINE_EXCEEDED",
 		26: "ERROR_REASON_CANCELLED",
 		27: "ERROR_REASON_VERSION_NOT_FOUND",
+		28: "ERROR_REASON_THREAD_DELETED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -155,6 +159,7 @@ var (
 		"ERROR_REASON_DEADLINE_EXCEEDED":     25,
 		"ERROR_REASON_CANCELLED":             26,
 		"ERROR_REASON_VERSION_NOT_FOUND":     27,
+		"ERROR_REASON_THREAD_DELETED":        28,
 	}
 )
 
@@ -189,7 +194,7 @@ var File_threadsvc_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xa7\a\n" +
+	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xc8\a\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\x1e\n" +
@@ -219,7 +224,8 @@ const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_READER_TOO_SLOW\x10\x18\x12\"\n" +
 	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\x19\x12\x1a\n" +
 	"\x16ERROR_REASON_CANCELLED\x10\x1a\x12\"\n" +
-	"\x1eERROR_REASON_VERSION_NOT_FOUND\x10\x1bB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\x1eERROR_REASON_VERSION_NOT_FOUND\x10\x1b\x12\x1f\n" +
+	"\x1bERROR_REASON_THREAD_DELETED\x10\x1cB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_error_reason_proto_rawDescOnce sync.Once

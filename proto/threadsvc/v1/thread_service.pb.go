@@ -1435,9 +1435,12 @@ type CreateThreadRequest struct {
 	// The initial state, any JSON value; {} if absent.
 	State []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Initial messages, one JSON object each.
-	Messages      [][]byte `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Messages [][]byte `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Make the thread also if one of this id was deleted: its tombstone is removed, and writes to the old thread that come
+	// late may meet the new one. It does nothing to a thread that exists.
+	ReplaceDeleted bool `protobuf:"varint,5,opt,name=replace_deleted,json=replaceDeleted,proto3" json:"replace_deleted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateThreadRequest) Reset() {
@@ -1496,6 +1499,13 @@ func (x *CreateThreadRequest) GetMessages() [][]byte {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *CreateThreadRequest) GetReplaceDeleted() bool {
+	if x != nil {
+		return x.ReplaceDeleted
+	}
+	return false
 }
 
 // CreateThreadResponse is the answer of CreateThread.
@@ -1926,7 +1936,11 @@ type DeleteThreadResponse struct {
 	// The version the thread had, and the hash of its log.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The hash of the log that was erased.
-	LogHash       []byte `protobuf:"bytes,2,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
+	LogHash []byte `protobuf:"bytes,2,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
+	// When it was erased, by the database's clock.
+	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
+	// The number of rows that were erased, by table of the database.
+	ErasedRows    map[string]int64 `protobuf:"bytes,4,rep,name=erased_rows,json=erasedRows,proto3" json:"erased_rows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,6 +1985,20 @@ func (x *DeleteThreadResponse) GetVersion() uint64 {
 func (x *DeleteThreadResponse) GetLogHash() []byte {
 	if x != nil {
 		return x.LogHash
+	}
+	return nil
+}
+
+func (x *DeleteThreadResponse) GetDeleteTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeleteTime
+	}
+	return nil
+}
+
+func (x *DeleteThreadResponse) GetErasedRows() map[string]int64 {
+	if x != nil {
+		return x.ErasedRows
 	}
 	return nil
 }
@@ -2583,12 +2611,13 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x12pending_tool_calls\x18\x03 \x03(\tR\x10pendingToolCalls\x12'\n" +
 	"\x0fopen_interrupts\x18\x04 \x03(\fR\x0eopenInterrupts\x12D\n" +
 	"\x1fstate_touched_by_incomplete_run\x18\x05 \x01(\bR\x1bstateTouchedByIncompleteRun\x12\x19\n" +
-	"\blog_hash\x18\x06 \x01(\fR\alogHash\"\x95\x01\n" +
+	"\blog_hash\x18\x06 \x01(\fR\alogHash\"\xbe\x01\n" +
 	"\x13CreateThreadRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x1a\n" +
 	"\bmetadata\x18\x02 \x01(\fR\bmetadata\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12\x1a\n" +
-	"\bmessages\x18\x04 \x03(\fR\bmessages\"w\n" +
+	"\bmessages\x18\x04 \x03(\fR\bmessages\x12'\n" +
+	"\x0freplace_deleted\x18\x05 \x01(\bR\x0ereplaceDeleted\"w\n" +
 	"\x14CreateThreadResponse\x12,\n" +
 	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread\x121\n" +
 	"\bwarnings\x18\x02 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\"D\n" +
@@ -2614,10 +2643,17 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x14UpdateThreadResponse\x12,\n" +
 	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread\"G\n" +
 	"\x13DeleteThreadRequest\x120\n" +
-	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"K\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"\x9c\x02\n" +
 	"\x14DeleteThreadResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x19\n" +
-	"\blog_hash\x18\x02 \x01(\fR\alogHash\"\xb1\x01\n" +
+	"\blog_hash\x18\x02 \x01(\fR\alogHash\x12;\n" +
+	"\vdelete_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"deleteTime\x12S\n" +
+	"\verased_rows\x18\x04 \x03(\v22.threadsvc.v1.DeleteThreadResponse.ErasedRowsEntryR\n" +
+	"erasedRows\x1a=\n" +
+	"\x0fErasedRowsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb1\x01\n" +
 	"\x13ListMessagesRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -2699,7 +2735,7 @@ func file_threadsvc_v1_thread_service_proto_rawDescGZIP() []byte {
 }
 
 var file_threadsvc_v1_thread_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(ActiveRunPolicy)(0),          // 0: threadsvc.v1.ActiveRunPolicy
 	(UnansweredToolCalls)(0),      // 1: threadsvc.v1.UnansweredToolCalls
@@ -2739,94 +2775,97 @@ var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(*ReadLogRequest)(nil),        // 35: threadsvc.v1.ReadLogRequest
 	(*ReadLogResponse)(nil),       // 36: threadsvc.v1.ReadLogResponse
 	nil,                           // 37: threadsvc.v1.ListThreadsRequest.MetadataEntry
-	(*ThreadName)(nil),            // 38: threadsvc.v1.ThreadName
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
-	(*Warning)(nil),               // 40: threadsvc.v1.Warning
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*status.Status)(nil),         // 42: google.rpc.Status
-	(*Run)(nil),                   // 43: threadsvc.v1.Run
-	(*Moment)(nil),                // 44: threadsvc.v1.Moment
-	(*Thread)(nil),                // 45: threadsvc.v1.Thread
-	(*LogEntry)(nil),              // 46: threadsvc.v1.LogEntry
-	(*UnreadableRange)(nil),       // 47: threadsvc.v1.UnreadableRange
+	nil,                           // 38: threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	(*ThreadName)(nil),            // 39: threadsvc.v1.ThreadName
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*Warning)(nil),               // 41: threadsvc.v1.Warning
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*status.Status)(nil),         // 43: google.rpc.Status
+	(*Run)(nil),                   // 44: threadsvc.v1.Run
+	(*Moment)(nil),                // 45: threadsvc.v1.Moment
+	(*Thread)(nil),                // 46: threadsvc.v1.Thread
+	(*LogEntry)(nil),              // 47: threadsvc.v1.LogEntry
+	(*UnreadableRange)(nil),       // 48: threadsvc.v1.UnreadableRange
 }
 var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
-	38, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	39, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
 	0,  // 1: threadsvc.v1.StartRunRequest.policy:type_name -> threadsvc.v1.ActiveRunPolicy
 	1,  // 2: threadsvc.v1.StartRunRequest.unanswered_tool_calls:type_name -> threadsvc.v1.UnansweredToolCalls
-	39, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
+	40, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
 	2,  // 4: threadsvc.v1.StartRunRequest.starting_state:type_name -> threadsvc.v1.StartingState
 	5,  // 5: threadsvc.v1.StartRunResponse.start:type_name -> threadsvc.v1.RunStart
 	6,  // 6: threadsvc.v1.RunStart.lease:type_name -> threadsvc.v1.Lease
-	40, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
-	41, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
+	41, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
+	42, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
+	41, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
 	7,  // 11: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
 	8,  // 12: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
-	39, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
+	40, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
 	9,  // 14: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
-	42, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
+	43, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
 	7,  // 16: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
 	8,  // 17: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
 	9,  // 18: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
-	38, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
-	38, // 21: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 22: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
+	39, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
+	39, // 21: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 22: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
 	18, // 23: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
-	38, // 24: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 25: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	40, // 26: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	38, // 27: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 28: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	39, // 24: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 25: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	41, // 26: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	39, // 27: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 28: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
 	37, // 29: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
-	45, // 30: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
-	38, // 31: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 32: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	38, // 33: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	38, // 34: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 35: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
-	38, // 36: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 37: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
-	38, // 38: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	40, // 39: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
-	38, // 40: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 41: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
-	47, // 42: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
-	3,  // 43: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
-	10, // 44: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
-	12, // 45: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
-	14, // 46: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
-	16, // 47: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
-	19, // 48: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
-	21, // 49: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
-	23, // 50: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
-	25, // 51: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
-	27, // 52: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
-	29, // 53: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
-	31, // 54: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
-	33, // 55: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
-	35, // 56: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
-	4,  // 57: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
-	11, // 58: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
-	13, // 59: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
-	15, // 60: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
-	17, // 61: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
-	20, // 62: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
-	22, // 63: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
-	24, // 64: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
-	26, // 65: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
-	28, // 66: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
-	30, // 67: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
-	32, // 68: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
-	34, // 69: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
-	36, // 70: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
-	57, // [57:71] is the sub-list for method output_type
-	43, // [43:57] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	46, // 30: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
+	39, // 31: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 32: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	39, // 33: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	42, // 34: threadsvc.v1.DeleteThreadResponse.delete_time:type_name -> google.protobuf.Timestamp
+	38, // 35: threadsvc.v1.DeleteThreadResponse.erased_rows:type_name -> threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	39, // 36: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	45, // 37: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
+	39, // 38: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 39: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
+	39, // 40: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	41, // 41: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
+	39, // 42: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
+	47, // 43: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
+	48, // 44: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
+	3,  // 45: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
+	10, // 46: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
+	12, // 47: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
+	14, // 48: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
+	16, // 49: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
+	19, // 50: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
+	21, // 51: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
+	23, // 52: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
+	25, // 53: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
+	27, // 54: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
+	29, // 55: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
+	31, // 56: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
+	33, // 57: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
+	35, // 58: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
+	4,  // 59: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
+	11, // 60: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
+	13, // 61: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
+	15, // 62: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
+	17, // 63: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
+	20, // 64: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
+	22, // 65: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
+	24, // 66: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
+	26, // 67: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
+	28, // 68: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
+	30, // 69: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
+	32, // 70: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
+	34, // 71: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
+	36, // 72: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
+	59, // [59:73] is the sub-list for method output_type
+	45, // [45:59] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_service_proto_init() }
@@ -2856,7 +2895,7 @@ func file_threadsvc_v1_thread_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_service_proto_rawDesc), len(file_threadsvc_v1_thread_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -73,7 +73,13 @@ type ThreadServiceClient interface {
 	ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error)
 	// UpdateThread changes a thread's metadata by a JSON merge patch (RFC 7396). The log is not touched.
 	UpdateThread(ctx context.Context, in *UpdateThreadRequest, opts ...grpc.CallOption) (*UpdateThreadResponse, error)
-	// DeleteThread erases a thread with everything that belongs to it. A run that is going on can append nothing more.
+	// DeleteThread erases a thread with everything that belongs to it, and answers with a receipt. What is left is a
+	// tombstone: a hash of the thread's name, its version, the hash of its log, and the time. So that writes that come late do
+	// not make the thread again, its id cannot be used until CreateThread asks for it with replace_deleted: StartRun, a
+	// RUN_STARTED that nobody announced, CreateThread, ForkThread and ImportThread are refused with THREAD_DELETED. A run that
+	// is going on can append nothing more: its batches are refused with RUN_NOT_FOUND if they have a fencing token, else with
+	// THREAD_NOT_FOUND, or THREAD_DELETED from offset 0. Every other call, DeleteThread included, finds no thread
+	// (THREAD_NOT_FOUND).
 	DeleteThread(ctx context.Context, in *DeleteThreadRequest, opts ...grpc.CallOption) (*DeleteThreadResponse, error)
 	// ListMessages lists a thread's messages in their order, activity messages included.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
@@ -299,7 +305,13 @@ type ThreadServiceServer interface {
 	ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error)
 	// UpdateThread changes a thread's metadata by a JSON merge patch (RFC 7396). The log is not touched.
 	UpdateThread(context.Context, *UpdateThreadRequest) (*UpdateThreadResponse, error)
-	// DeleteThread erases a thread with everything that belongs to it. A run that is going on can append nothing more.
+	// DeleteThread erases a thread with everything that belongs to it, and answers with a receipt. What is left is a
+	// tombstone: a hash of the thread's name, its version, the hash of its log, and the time. So that writes that come late do
+	// not make the thread again, its id cannot be used until CreateThread asks for it with replace_deleted: StartRun, a
+	// RUN_STARTED that nobody announced, CreateThread, ForkThread and ImportThread are refused with THREAD_DELETED. A run that
+	// is going on can append nothing more: its batches are refused with RUN_NOT_FOUND if they have a fencing token, else with
+	// THREAD_NOT_FOUND, or THREAD_DELETED from offset 0. Every other call, DeleteThread included, finds no thread
+	// (THREAD_NOT_FOUND).
 	DeleteThread(context.Context, *DeleteThreadRequest) (*DeleteThreadResponse, error)
 	// ListMessages lists a thread's messages in their order, activity messages included.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
