@@ -1,7 +1,7 @@
 # The two commands of the README do all the set-up: they install Postgres' binaries where they are missing, and nothing
 # else outside this folder.
 
-.PHONY: demo test race fuzz vet proto proto-lint crash bench-state
+.PHONY: demo test race fuzz vet proto proto-lint crash chaos bench-state
 
 demo: postgres
 	go run ./cmd/threadsvc demo
@@ -37,6 +37,10 @@ differential:
 # 100 kills of the server and 20 of Postgres under load; takes minutes.
 crash: postgres
 	go test ./service -v -run TestCrash -crash.kills=100 -crash.dbkills=20 -timeout 60m
+
+# Everything at once, and everything fails, for half an hour.
+chaos: postgres
+	go test ./service -v -run 'TestChaos$$' -chaos.duration=30m -chaos.threads=64 -timeout 60m
 
 # Cost of one event by the size of the state, and by the length of the message.
 bench-state:

@@ -31,6 +31,7 @@ type loadClient struct {
 	name    string
 	threads []*loadThread
 	runs    int
+	tune    func(*threadsvcv1.StartRunRequest) // changes the requests of runs, if it is set
 }
 
 func newLoadClient(l *load, nodes []threadsvcv1.ThreadServiceClient, seed uint64, name string) *loadClient {
@@ -138,6 +139,9 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 	}
 	if c.rnd.IntN(10) == 0 {
 		req.StateChange = &threadsvcv1.StartRunRequest_State{State: fmt.Appendf(nil, `{"k1":"%s"}`, c.script.delta())}
+	}
+	if c.tune != nil {
+		c.tune(req)
 	}
 	for {
 		var start *threadsvcv1.RunStart

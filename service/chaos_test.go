@@ -1,0 +1,315 @@
+package service_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
+	"github.com/threadsvc/threadsvc/store/embedded"
+)
+
+var (
+	chaosDuration = flag.Duration("chaos.duration", 10*time.Second, "how long TestChaos makes trouble")
+	chaosThreads  = flag.Int("chaos.threads", 8, "how many clients TestChaos has at a time")
+	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of TestChaos's schedule; 0 means a new one")
+)
+
+const (
+	chaosNodes  = 3
+	chaosLength = 10 * time.Second // the length of a round
+)
+
+// TestChaos lets clients do everything at once with three servers on one Postgres, while servers, Postgres, its backends
+// and the network on both sides fail, in rounds with fresh threads. After each round everything is checked.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	t.Parallel()
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-chaos.seed=%d", seed)
+	c := newChaos(t, seed)
+	for end, n := time.Now().Add(*chaosDuration), 0; time.Now().Before(end) && !t.Failed(); n++ {
+		c.round(n, min(chaosLength, time.Until(end)))
+	}
+	c.tell()
+}
+
+// chaos is a chaos test under way.
+type chaos struct {
+	t       *testing.T
+	seed    uint64
+	rnd     *rand.Rand
+	db      *embedded.Server
+	servers []*process
+	near    []*faultyProxy // before the servers
+	far     []*faultyProxy // between the servers and Postgres
+
+	acked   int64
+	checked int
+	entries int
+	counts  chaosCounts
+	faults  map[string]int
+	found   map[findingKind]int
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	t.Helper()
+	c := &chaos{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 3)), db: startDatabase(t), faults: map[string]int{}, found: map[findingKind]int{}}
+	direct := must(url.Parse(c.db.URL(crashDatabase)))(t)
+	socket := direct.Query().Get("host") + "/.s.PGSQL." + direct.Query().Get("port")
+	for range chaosNodes {
+		far := startProxy(t, "unix", socket)
+		proxied := url.URL{Scheme: "postgres", User: direct.User, Host: far.address(), Path: direct.Path, RawQuery: "sslmode=disable"}
+		server := startProcess(t, proxied.String())
+		c.far, c.servers = append(c.far, far), append(c.servers, server)
+		c.near = append(c.near, startProxy(t, "tcp", server.address))
+	}
+	return c
+}
+
+func (c *chaos) nearAddresses() (addresses []string) {
+	for _, p := range c.near {
+		addresses = append(addresses, p.address())
+	}
+	return addresses
+}
+
+// chaosRound is a set of threads, and who works on them.
+type chaosRound struct {
+	load      *load
+	counts    *chaosCounts
+	followers []*follower
+	tails     sync.WaitGroup
+}
+
+// round makes trouble for so long and checks what came of it.
+func (c *chaos) round(n int, length time.Duration) {
+	c.t.Helper()
+	r := c.begin(n)
+	defer r.tails.Wait()
+	defer func() {
+		for _, f := range r.followers {
+			f.cancel()
+		}
+	}()
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		select {
+		case <-r.load.failed:
+		case <-time.After(time.Duration(c.rnd.IntN(600)) * time.Millisecond):
+			c.fault()
+			continue
+		}
+		break
+	}
+	if err := r.load.stop(); err != nil {
+		c.t.Error(err)
+	}
+	c.acked += r.load.acked.Load()
+	c.check(r)
+}
+
+// begin starts the clients and followers of a round.
+func (c *chaos) begin(n int) *chaosRound {
+	r := &chaosRound{load: newLoad(), counts: &c.counts}
+	nodes := dialAll(c.t, c.nearAddresses())
+	for i := range max(2, *chaosThreads/2) {
+		thread := r.load.thread(fmt.Sprintf("chaos-%d-%d", n, i), true)
+		for j := range 2 {
+			ctx, cancel := context.WithCancel(c.t.Context())
+			f := &follower{thread: thread.id, cancel: cancel}
+			r.followers = append(r.followers, f)
+			reader := newLoadClient(r.load, nodes, c.seed+uint64(j), "tail")
+			r.tails.Go(func() { f.follow(ctx, reader) })
+		}
+	}
+	for i := range *chaosThreads {
+		client := &chaosClient{newLoadClient(r.load, nodes, c.seed+uint64(n*1000+i), fmt.Sprintf("n%dc%d", n, i)), r}
+		client.loadClient.tune = client.tune
+		for j := range 2 {
+			client.threads = append(client.threads, r.load.threads[(i+j)%len(r.load.threads)])
+		}
+		r.load.clients.Go(func() {
+			if err := client.work(c.t.Context()); err != nil {
+				r.load.fail(err)
+			}
+		})
+	}
+	c.t.Cleanup(r.load.clients.Wait)
+	return r
+}
+
+// fault lets one thing fail, and mends it.
+func (c *chaos) fault() {
+	c.t.Helper()
+	proxies, side := c.near, "client side"
+	if c.rnd.IntN(2) == 0 {
+		proxies, side = c.far, "database side"
+	}
+	p, pause := proxies[c.rnd.IntN(chaosNodes)], time.Duration(c.rnd.IntN(1000))*time.Millisecond
+	name := ""
+	switch c.rnd.IntN(12) {
+	case 0, 1, 2:
+		name = "server killed"
+		server := c.servers[c.rnd.IntN(chaosNodes)]
+		server.kill()
+		time.Sleep(pause / 4)
+		server.start()
+	case 3, 4:
+		name = "backends terminated"
+		c.terminate()
+	case 5:
+		name = "Postgres stopped at once"
+		c.crashDatabase(pause / 2)
+	case 6, 7:
+		name = "latency, " + side
+		p.delay.Store(int64(pause / 20))
+		time.Sleep(pause)
+		p.delay.Store(0)
+	case 8, 9:
+		name = "reset, " + side
+		p.cut()
+	default:
+		name = "blackhole, " + side
+		p.dig()
+		time.Sleep(pause)
+		p.fill()
+	}
+	c.faults[name]++
+}
+
+// terminate ends some of the connections of the database.
+func (c *chaos) terminate() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.db.URL(crashDatabase))
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity
+		where datname = $1 and pid <> pg_backend_pid() and pid % 3 = $2`, crashDatabase, c.rnd.IntN(3))
+	if err != nil {
+		c.t.Error(err)
+	}
+}
+
+func (c *chaos) crashDatabase(pause time.Duration) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := c.db.Crash(ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	time.Sleep(pause)
+	if err := c.db.Restart(ctx); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// check checks the threads of a round, when nobody writes to them any more.
+func (c *chaos) check(r *chaosRound) {
+	c.t.Helper()
+	db, err := store.Open(c.t.Context(), store.Options{URL: c.db.URL(crashDatabase)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	client := newLoadClient(newLoad(), dialAll(c.t, c.nearAddresses()), 0, "reader")
+	for _, thread := range r.load.threads {
+		if thread.existed() {
+			c.checkThread(r, thread, client, db)
+		}
+	}
+}
+
+// checkThread ends the run that is still active, if there is one, reads everything, and looks what is wrong with it.
+func (c *chaos) checkThread(r *chaosRound, thread *loadThread, client *loadClient, db store.Store) {
+	c.t.Helper()
+	var record *threadRecord
+	known := &chaosRecord{thread: thread}
+	err := client.again(c.t.Context(), time.Minute, func(ctx context.Context) (err error) {
+		if known.runs, err = settle(ctx, client.rpc, thread.id); err == nil {
+			record, err = readRecord(ctx, client.rpc, db, thread.id)
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Errorf("%s: %v %s", thread.id, err, detailsOf(err))
+		return
+	}
+	known.entries = record.entries
+	for _, f := range r.followers {
+		if f.thread == thread.id {
+			f.await(uint64(len(record.entries)), 30*time.Second)
+			f.mu.Lock()
+			known.tails = append(known.tails, slices.Clone(f.seen))
+			f.mu.Unlock()
+		}
+	}
+	c.checked++
+	c.entries += len(record.entries)
+	for _, f := range slices.Concat(checkThread(thread, record), checkChaos(known)) {
+		c.found[f.kind]++
+		c.t.Errorf("%s: %s", f.kind, f.text)
+	}
+}
+
+// settle ends the active run and returns all runs.
+func settle(ctx context.Context, rpc threadsvcv1.ThreadServiceClient, thread string) (runs []*threadsvcv1.Run, err error) {
+	for token := ""; ; {
+		page, err := rpc.ListRuns(ctx, &threadsvcv1.ListRunsRequest{Thread: threadName(thread), PageSize: 500, PageToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range page.GetRuns() {
+			if run.GetStatus() == threadsvcv1.RunStatus_RUN_STATUS_ACTIVE {
+				ended, err := rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread), RunId: run.GetRunId(), Reason: "the round is over"})
+				if err != nil {
+					return nil, err
+				}
+				run = ended.GetRun()
+			}
+			runs = append(runs, run)
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return runs, nil
+		}
+	}
+}
+
+// tell prints what was done and what was found.
+func (c *chaos) tell() {
+	n := &c.counts
+	c.found[undeleted] += int(n.undeleted.Load())
+	fmt.Printf("chaos: seed %d: %d runs, %d events acked, %d log entries, %d ends, %d deletes, %d reads, %d streams abandoned, %d old tokens tried, %d threads checked\n",
+		c.seed, n.runs.Load(), c.acked, c.entries, n.ends.Load(), n.deletes.Load(), n.reads.Load(), n.abandoned.Load(), n.probes.Load(), c.checked)
+	var faults []string
+	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", name, c.faults[name]))
+	}
+	fmt.Printf("chaos: faults: %s\n", strings.Join(faults, "; "))
+	for _, kind := range chaosKinds {
+		fmt.Printf("chaos: %s: %d\n", kind, c.found[kind])
+		if c.found[kind] > 0 {
+			c.t.Errorf("%s: %d", kind, c.found[kind])
+		}
+	}
+}
