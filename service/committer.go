@@ -44,6 +44,7 @@ type committer struct {
 	active  int         // transactions under way
 	begun   time.Time   // when the last of them began
 	nudge   *time.Timer // wakes a worker when the last one takes long
+	hurry   bool        // delays that producers allow do not count any more
 	closing bool
 	workers sync.WaitGroup
 	delayed sync.WaitGroup // timers of threads whose producers allow a delay
@@ -70,7 +71,10 @@ func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(sto
 
 // close commits what is queued and waits for the workers.
 func (w *committer) close() {
-	w.delayed.Wait()
+	w.mu.Lock()
+	w.hurry = true
+	w.mu.Unlock()
+	w.delayed.Wait() // no timer is made from here on
 	w.nudge.Stop()
 	w.mu.Lock()
 	w.closing = true
@@ -208,19 +212,21 @@ func (w *committer) offer(l *live) {
 	if l.queued == nil || l.inflight != nil || l.offered {
 		return
 	}
-	if wait := time.Until(l.queued.due); wait > 0 {
-		w.offerLater(l, wait)
+	if wait := time.Until(l.queued.due); wait > 0 && w.offerLater(l, wait) {
 		return
 	}
 	l.offered = true
 	w.enqueue(l)
 }
 
-// offerLater makes a timer that offers the thread, if it has none yet for what is queued.
-func (w *committer) offerLater(l *live, wait time.Duration) {
+// offerLater makes a timer that offers the thread, if it has none yet for what is queued. It refuses once the committer
+// closes.
+func (w *committer) offerLater(l *live, wait time.Duration) bool {
 	p := l.queued
-	if p.timed {
-		return
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.timed || w.hurry {
+		return !w.hurry
 	}
 	p.timed = true
 	w.delayed.Add(1)
@@ -233,6 +239,7 @@ func (w *committer) offerLater(l *live, wait time.Duration) {
 			w.offer(l)
 		}
 	})
+	return true
 }
 
 // hasten makes what a thread has queued due at once, because somebody waits for it. The thread's lock must be held.

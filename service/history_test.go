@@ -379,3 +379,14 @@ SELECT max(s.size + p.before) FROM log_segments s CROSS JOIN LATERAL (
 	h.t.Logf("%d checkpoints take %d bytes, the log %d with %d of contents; at most %d bytes are replayed for contexts of up to %d",
 		h.number(`SELECT count(*) FROM checkpoints`), all, log, held, farthest, largest)
 }
+
+// Runs that need no merging, each committed as a whole, have checkpoints all the same.
+func TestWholeRunsHaveCheckpoints(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{CheckpointBytes: 1 << 10})
+	for i := range 20 {
+		h.record(fmt.Sprint("r", i), stateSnapshot(fmt.Sprintf(`{"n":%d}`, i)), stateDelta(`[{"op":"add","path":"/a","value":1}]`))
+	}
+	h.waitFor("a checkpoint", `SELECT EXISTS (SELECT 1 FROM checkpoints)`)
+	h.settle()
+}

@@ -11,6 +11,8 @@ import (
 const (
 	// mergeInterval is how often the merger looks for runs that are over.
 	mergeInterval = 2 * time.Second
+	// mergePause is the least time between two runs: servers that meet at the same one do not spin.
+	mergePause = time.Millisecond
 	// mergePage is how many of them it takes at once.
 	mergePage = 64
 )
@@ -66,14 +68,14 @@ func (m *merger) round(ctx context.Context) bool {
 			m.failed(ctx, err)
 			continue
 		}
-		progress = progress || merged > 0
+		progress = true
 		replayed, err := m.lay(ctx, at)
 		if err != nil {
 			m.failed(ctx, err)
 		}
 		merged += replayed
 		wait := time.Duration(float64(merged) / float64(m.cfg.MergeRate) * float64(time.Second))
-		if !pause(ctx, wait) {
+		if !pause(ctx, max(wait, mergePause)) {
 			return false
 		}
 	}

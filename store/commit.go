@@ -116,8 +116,8 @@ func settle(group []member, heads []written, deleted map[Key]time.Time) []*Commi
 	return matched
 }
 
-// taken is what is known once the heads are locked: those that matched, those that were erased before, how the states of the folding ones stand, the
-// blocks of messages that change, and which chunks are kept already.
+// taken is what is known once the heads are locked: those that matched, those that were erased before, how the states of
+// the folding ones stand, the blocks of messages that change, and which chunks are kept already.
 type taken struct {
 	heads   []written
 	deleted map[Key]time.Time
@@ -128,7 +128,9 @@ type taken struct {
 
 // takeHeads compares and updates the heads, which locks them, and then reads what the rest of the commits depends on.
 func takeHeads(ctx context.Context, tx pgx.Tx, commits []*Commit) (*taken, error) {
-	t := &taken{deleted: map[Key]time.Time{}, sizes: map[Key]stateSizes{}, blocks: map[Key][]messageBlock{}, held: map[chunkName]bool{}}
+	t := &taken{
+		deleted: map[Key]time.Time{}, sizes: map[Key]stateSizes{}, blocks: map[Key][]messageBlock{}, held: map[chunkName]bool{},
+	}
 	batch := &pgx.Batch{}
 	queueHeads(batch, commits, &t.heads, t.deleted)
 	if folding := foldingOf(commits); len(folding) > 0 {

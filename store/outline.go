@@ -51,15 +51,23 @@ func (c *Commit) pack() {
 	}
 }
 
-// isWhole reports whether a run began and ended in the commit and is one segment.
+// Who merges runs also lays checkpoints. So one of visitRuns runs, and each of more than visitBytes, is left to it though
+// there is nothing to merge: what a thread can bring without being looked at is bounded.
+const (
+	visitRuns  = 8
+	visitBytes = 64 << 10
+)
+
+// isWhole reports whether a run began and ended in the commit and is one segment, so that nobody need look at it.
 func (c *Commit) isWhole(r *Run) bool {
-	segments := 0
+	segments, size := 0, 0
 	for i := range c.Segments {
 		if c.Segments[i].RunID == r.RunID {
 			segments++
+			size += len(c.Segments[i].Entries)
 		}
 	}
-	return r.Status != RunActive && segments == 1
+	return r.Status != RunActive && segments == 1 && size <= visitBytes && r.Ordinal%visitRuns != 0
 }
 
 // outline replaces large payloads by references, and adds the chunks these need.
