@@ -29,7 +29,8 @@ func TestByteaArrays(t *testing.T) {
 		large[i] = make([]byte, 1000)
 	}
 	plan := ours.PlanEncode(types, pgtype.ByteaArrayOID, pgtype.BinaryFormatCode, large)
-	if n := testing.AllocsPerRun(10, func() { _, _ = plan.Encode(large, nil) }); n > 2 {
+	// One for the memory; the race detector adds one or two. Growing to a megabyte would take more than ten.
+	if n := testing.AllocsPerRun(10, func() { _, _ = plan.Encode(large, nil) }); n > 4 {
 		t.Errorf("%.0f allocations for an array", n)
 	}
 }
