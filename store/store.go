@@ -33,6 +33,9 @@ type Store interface {
 	// version, or whose first segment begins below the given one, was cut or merged.
 	Since(ctx context.Context, key Key, version uint64, maxBytes int) (*Loaded, error)
 
+	// Now is the time by the database's clock, the only one that decides anything: those of servers differ and are set.
+	Now(ctx context.Context) (time.Time, error)
+
 	// Expired lists threads whose lease has ended by the database's clock and whose run is still active, in the order of
 	// their leases' ends: those after the given one, at most limit.
 	Expired(ctx context.Context, after ExpiredLease, limit int) ([]ExpiredLease, error)

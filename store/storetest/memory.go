@@ -57,6 +57,13 @@ func (m *Memory) Unmerged(ctx context.Context, _ int) ([]store.RunPlace, error) 
 // Merge implements store.Store: it does nothing.
 func (m *Memory) Merge(ctx context.Context, _ store.RunPlace) (int64, error) { return 0, ctx.Err() }
 
+// Now implements store.Store.
+func (m *Memory) Now(ctx context.Context) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now(), ctx.Err()
+}
+
 // now is a clock as a database's: in microseconds, and never twice the same.
 func (m *Memory) now() time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)
