@@ -94,7 +94,9 @@ func (c *chaosClient) probe(ctx context.Context, thread *loadThread, s *sentStre
 		last.Events = append(last.Events, []byte(event.text))
 	}
 	return c.again(ctx, callTimeout, func(ctx context.Context) error {
+		op := s.append(last)
 		resp, err := c.rpc.AppendBatch(ctx, &threadsvcv1.AppendBatchRequest{Run: handle(thread.id, s.id, s.token), Batch: last})
+		s.history.settle(op, progressOf(resp.GetProgress(), err))
 		if reason, _ := reasonOf(err); reason == "RUN_CLOSED" || reason == "LEASE_LOST" {
 			return nil
 		}
@@ -118,10 +120,18 @@ func (c *chaosClient) end(ctx context.Context, thread *loadThread) error {
 		return nil
 	}
 	c.round.counts.ends.Add(1)
-	err := c.again(ctx, callTimeout, func(ctx context.Context) error {
-		_, err := c.rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread.id), RunId: id, Reason: "chaos"})
+	op, attempts := thread.history.call(asked{kind: opEnd, run: id}), 0
+	var resp *threadsvcv1.EndRunResponse
+	err := c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
+		attempts++
+		resp, err = c.rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread.id), RunId: id, Reason: "chaos"})
 		return err
 	})
+	got := outcomeOf(err)
+	if attempts == 1 { // or an earlier attempt may have ended it, at another version
+		got.version = resp.GetVersion()
+	}
+	thread.history.settle(op, got)
 	if status.Code(err) == codes.NotFound {
 		return nil
 	}

@@ -60,12 +60,14 @@ type chaos struct {
 	near    []*faultyProxy // before the servers
 	far     []*faultyProxy // between the servers and Postgres
 
-	acked   int64
-	checked int
-	entries int
-	counts  chaosCounts
-	faults  map[string]int
-	found   map[findingKind]int
+	acked      int64
+	checked    int
+	entries    int
+	operations int           // of all histories
+	slowest    time.Duration // the check of one of them
+	counts     chaosCounts
+	faults     map[string]int
+	found      map[findingKind]int
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -120,6 +122,9 @@ func (c *chaos) round(n int, length time.Duration) {
 	if err := r.load.stop(); err != nil {
 		c.t.Error(err)
 	}
+	for _, thread := range r.load.threads {
+		thread.history.close()
+	}
 	c.acked += r.load.acked.Load()
 	c.check(r)
 }
@@ -130,9 +135,10 @@ func (c *chaos) begin(n int) *chaosRound {
 	nodes := dialAll(c.t, c.nearAddresses())
 	for i := range max(2, *chaosThreads/2) {
 		thread := r.load.thread(fmt.Sprintf("chaos-%d-%d", n, i), true)
+		thread.history = newHistory()
 		for j := range 2 {
 			ctx, cancel := context.WithCancel(c.t.Context())
-			f := &follower{thread: thread.id, cancel: cancel}
+			f := &follower{thread: thread.id, history: thread.history, cancel: cancel}
 			r.followers = append(r.followers, f)
 			reader := newLoadClient(r.load, nodes, c.seed+uint64(j), "tail")
 			r.tails.Go(func() { f.follow(ctx, reader) })
@@ -266,7 +272,7 @@ func (c *chaos) checkThread(r *chaosRound, thread *loadThread, client *loadClien
 	}
 	c.checked++
 	c.entries += len(record.entries)
-	for _, f := range slices.Concat(checkThread(thread, record), checkChaos(known)) {
+	for _, f := range slices.Concat(checkThread(thread, record), checkChaos(known), c.checkHistory(thread, record)) {
 		c.found[f.kind]++
 		c.t.Errorf("%s: %s", f.kind, f.text)
 	}
@@ -305,6 +311,7 @@ func (c *chaos) tell() {
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", name, c.faults[name]))
 	}
+	fmt.Printf("chaos: %d operations in %d histories checked for linearizability, the slowest in %v\n", c.operations, c.checked, c.slowest.Round(time.Millisecond))
 	fmt.Printf("chaos: faults: %s\n", strings.Join(faults, "; "))
 	for _, kind := range chaosKinds {
 		fmt.Printf("chaos: %s: %d\n", kind, c.found[kind])

@@ -104,7 +104,7 @@ func (c *loadClient) newStream(thread *loadThread, recorded bool) *sentStream {
 	c.runs++
 	id := fmt.Sprintf("%s-run%d", c.name, c.runs)
 	s := &sentStream{id: id, recorded: recorded, events: c.script.stream(thread.id, id)}
-	s.limit = len(s.events)
+	s.limit, s.history, s.plan = len(s.events), thread.history, planOf(s.events)
 	thread.mu.Lock()
 	thread.streams = append(thread.streams, s)
 	thread.mu.Unlock()
@@ -144,12 +144,7 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 		c.tune(req)
 	}
 	for {
-		var start *threadsvcv1.RunStart
-		var input []byte
-		err := c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
-			start, input, err = startRun(ctx, c.rpc, req)
-			return err
-		})
+		start, input, err := c.tryStart(ctx, req, s)
 		if err == nil {
 			s.token, s.input = start.GetLease().GetFencingToken(), start.GetVersion()
 			thread.see(sighting{version: start.GetVersion(), context: sha256.Sum256(input)})
@@ -161,6 +156,30 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 		s = c.newStream(thread, false)
 		req.RunId = s.id
 	}
+}
+
+// tryStart makes a StartRun call until its outcome is known. It is one operation of the history; but if it is refused at
+// last, attempts without an answer may still succeed.
+func (c *loadClient) tryStart(ctx context.Context, req *threadsvcv1.StartRunRequest, s *sentStream) (start *threadsvcv1.RunStart, input []byte, err error) {
+	ask := asked{
+		kind: opStart, run: s.id, plan: s.plan, ttl: int64(req.GetLeaseTtl().AsDuration()),
+		takesOver: req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER,
+		waits:     req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT,
+	}
+	op, attempts := s.history.call(ask), 0
+	err = c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
+		attempts++
+		ask.call = s.history.now()
+		start, input, err = startRun(ctx, c.rpc, req)
+		return err
+	})
+	got := outcomeOf(err)
+	got.token, got.version = start.GetLease().GetFencingToken(), start.GetVersion()
+	if got.verdict == refused && attempts > 1 {
+		op = s.history.call(ask)
+	}
+	s.history.settle(op, got)
+	return start, input, err
 }
 
 // comply changes a request so that it is not refused for the same reason again.
@@ -223,7 +242,9 @@ func (c *loadClient) attempt(ctx context.Context, thread *loadThread, s *sentStr
 		return c.stream(ctx, run, s, from)
 	}
 	b := c.batch(s, from)
+	op := s.append(b)
 	resp, err := c.rpc.AppendBatch(ctx, &threadsvcv1.AppendBatchRequest{Run: run, Batch: b})
+	s.history.settle(op, progressOf(resp.GetProgress(), err))
 	if err != nil {
 		return err
 	}
@@ -252,13 +273,16 @@ func (c *loadClient) stream(ctx context.Context, run *threadsvcv1.RunHandle, s *
 		return err
 	}
 	batches, pause := c.cut(s, from), time.Duration(c.rnd.IntN(3))*time.Millisecond
+	ops := make(chan *chaosOp, len(batches))
 	var sender sync.WaitGroup
 	sender.Go(func() {
+		defer close(ops)
 		for i, b := range batches {
 			req := &threadsvcv1.AppendEventsRequest{Batch: b}
 			if i == 0 {
 				req.Run = run
 			}
+			ops <- s.append(b)
 			if stream.Send(req) != nil { // Recv tells why
 				return
 			}
@@ -273,6 +297,7 @@ func (c *loadClient) stream(ctx context.Context, run *threadsvcv1.RunHandle, s *
 		if err == nil {
 			err = status.ErrorProto(resp.GetError())
 		}
+		s.history.settle(<-ops, progressOf(resp.GetProgress(), err))
 		if err == nil {
 			err = c.acknowledge(s, b, resp.GetProgress())
 		}
@@ -291,6 +316,12 @@ func (c *loadClient) cut(s *sentStream, from int) []*threadsvcv1.EventBatch {
 		from += len(b.GetEvents())
 	}
 	return batches
+}
+
+// append notes that a batch is sent.
+func (s *sentStream) append(b *threadsvcv1.EventBatch) *chaosOp {
+	first := int(b.GetOffset())
+	return s.history.call(asked{kind: opAppend, run: s.id, token: s.token, first: first, until: first + len(b.GetEvents())})
 }
 
 // acknowledge notes what is durable, which must cover the batch.
@@ -315,7 +346,11 @@ func (c *loadClient) look(ctx context.Context, thread *loadThread) error {
 	existed := thread.existed()
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	op := thread.history.call(asked{kind: opRead})
 	info, text, err := getContext(callCtx, c.rpc, thread.id)
+	got := outcomeOf(err)
+	got.version = info.GetVersion()
+	thread.history.settle(op, got)
 	switch status.Code(err) {
 	case codes.OK:
 		thread.see(sighting{info.GetVersion(), sha256.Sum256(text), info.GetLogHash()})
