@@ -143,7 +143,7 @@ func outcomeOf(err error) answered {
 	if !slices.Contains(final, reason) {
 		return answered{}
 	}
-	return answered{verdict: refused, reason: reason, holder: meta["run_id"]}
+	return answered{verdict: refused, reason: reason, holder: meta["active_run"]}
 }
 
 // progressOf is what a batch's answer says about it.

@@ -186,7 +186,7 @@ func (s *threadState) refuse(in *asked, out *answered) bool {
 	case over || s.run == in.run && (s.closed || s.fenced):
 	case s.run != in.run:
 		return false
-	case in.contested:
+	case in.contested && out.reason == "LEASE_LOST":
 		s.fenced = true
 	case s.mayHaveExpired(in.back):
 		s.closed = true
