@@ -23,8 +23,8 @@ type chaosClient struct {
 
 // chaosCounts counts what clients did.
 type chaosCounts struct {
-	runs, ends, deletes, abandoned, probes, reads atomic.Int64
-	undeleted                                     atomic.Int64 // threads that were there after their deletion
+	runs, byLibrary, ends, deletes, abandoned, probes, reads atomic.Int64
+	undeleted                                                atomic.Int64 // threads that were there after their deletion
 }
 
 // tune gives a request any of the policies, and sometimes a lease that expires soon.
@@ -57,6 +57,10 @@ func (c *chaosClient) step(ctx context.Context) error {
 		return ignoreStopped(c.look(ctx, thread))
 	}
 	c.round.counts.runs.Add(1)
+	if c.rnd.IntN(3) == 0 {
+		c.round.counts.byLibrary.Add(1)
+		return ignoreStopped(c.recordByLibrary(ctx, thread))
+	}
 	return ignoreStopped(c.record(ctx, thread))
 }
 

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -44,6 +45,7 @@ type asked struct {
 	ttl          int64  // of a start's lease, in nanoseconds
 	token        uint64 // of an append; 0 if it is not known
 	first, until int    // the offsets of an append's events, the last one excluded
+	order        int    // of an append among those of its client, which are acknowledged in it; 0 if it is not known
 	call, back   int64  // when it was called and answered, in nanoseconds; back is forever if it was not
 	// contested is set for an append if somebody tried to take the run over, or to end it, before the answer: they fence the
 	// run's writer off before they close the run.
@@ -93,17 +95,25 @@ func (h *history) call(a asked) *chaosOp {
 		return nil
 	}
 	op := &chaosOp{asked: a}
+	h.add(op)
+	return op
+}
+
+// add is call with an operation that the caller has made.
+func (h *history) add(op *chaosOp) {
+	if h == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil
+		return
 	}
-	if op.call == 0 {
-		op.call = h.now()
+	if op.asked.call == 0 {
+		op.asked.call = h.now()
 	}
 	op.back, op.next = forever, -1
 	h.ops = append(h.ops, op)
-	return op
 }
 
 // settle notes the answer of an operation, which is known now.
@@ -113,7 +123,9 @@ func (h *history) settle(op *chaosOp, got answered) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	op.answered, op.back = got, h.now()
+	if !h.closed {
+		op.answered, op.back = got, h.now()
+	}
 }
 
 // close ends the history.
@@ -155,9 +167,33 @@ func progressOf(progress *threadsvcv1.Progress, err error) answered {
 	return got
 }
 
-// streamPlan is where the runs of a producer's stream end. It does not change.
+// streamPlan is where the runs of a producer's stream end, and which of its appends had no answer.
 type streamPlan struct {
 	runs []planned
+	lost []lostAppend // in the order of their calls, each with the highest offset so far
+}
+
+// lostAppend is an append without an answer.
+type lostAppend struct {
+	call  int64
+	until int
+}
+
+// lose notes an append without an answer.
+func (p *streamPlan) lose(call int64, until int) {
+	if n := len(p.lost); n > 0 {
+		until = max(until, p.lost[n-1].until)
+	}
+	p.lost = append(p.lost, lostAppend{call, until})
+}
+
+// lostUntil is the highest offset that appends without an answer may have brought by then.
+func (p *streamPlan) lostUntil(at int64) int {
+	n, _ := slices.BinarySearchFunc(p.lost, at, func(l lostAppend, at int64) int { return cmp.Compare(l.call, at+1) })
+	if n == 0 {
+		return 0
+	}
+	return p.lost[n-1].until
 }
 
 type planned struct {
@@ -218,17 +254,21 @@ func isOmission(e *threadsvcv1.LogEntry) bool {
 }
 
 // operations makes the history of what it is for the checker. Calls without an answer may have happened at any time since;
-// those that never did, by the log, are left out.
+// those that never did, by the log, are left out. It is called once.
 func (h *history) operations(facts *logFacts) []porcupine.Operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	slices.SortStableFunc(h.ops, func(a, b *chaosOp) int { return cmp.Compare(a.asked.call, b.asked.call) })
 	var kept []*chaosOp
 	for _, op := range h.ops {
-		if op.verdict != unknown || op.mayHaveHappened(facts) {
+		switch {
+		case op.verdict != unknown || op.mayHaveHappened(facts):
 			kept = append(kept, op)
+		case op.kind == opAppend && op.until <= facts.next[op.run]:
+			op.plan.lose(op.asked.call, op.until)
 		}
 	}
-	relate(kept)
+	relate(kept, h.ops)
 	var all []porcupine.Operation
 	for _, op := range kept {
 		all = append(all, porcupine.Operation{Input: &op.asked, Call: op.asked.call, Output: &op.answered, Return: op.back})
@@ -236,23 +276,20 @@ func (h *history) operations(facts *logFacts) []porcupine.Operation {
 	return all
 }
 
-// mayHaveHappened judges an operation without an answer. The log tells the version of a run's input, but no token.
+// mayHaveHappened judges an operation without an answer, save appends. The log tells the version of a run's input, but no token.
 func (op *chaosOp) mayHaveHappened(facts *logFacts) bool {
-	switch op.kind {
-	case opStart:
+	if op.kind == opStart {
 		version, happened := facts.inputs[op.run]
 		if happened {
 			op.answered = answered{verdict: done, version: version, next: -1}
 		}
 		return happened
-	case opAppend:
-		return op.until > op.first && op.until <= facts.next[op.run]
 	}
 	return op.kind == opEnd
 }
 
-// relate finds the operations that others may have met on their way.
-func relate(ops []*chaosOp) {
+// relate finds, among all operations, those that others may have met on their way.
+func relate(ops, all []*chaosOp) {
 	started := map[string]int64{}
 	for _, op := range ops {
 		if op.kind == opStart && op.verdict != refused {
@@ -260,7 +297,7 @@ func relate(ops []*chaosOp) {
 		}
 	}
 	for _, op := range ops {
-		for _, other := range ops {
+		for _, other := range all {
 			if other.asked.call > op.back {
 				continue
 			}

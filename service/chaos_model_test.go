@@ -3,6 +3,7 @@ package service_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +12,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// threadState is a thread as its clients may know it: the sequential specification of runs. Nothing but the answers that
-// clients got tells how many entries an operation added, or when a lease ended; so the version is a lower bound after an
-// operation without an answer, and an expired run counts as active until an answer says otherwise.
+// threadState is a thread as its clients may know it: the sequential specification of runs. What happens without an answer,
+// and what the thread does by itself, is not taken as operations, of which the checker would try every order; it is allowed
+// for when an answer tells of it:
+//   - an append without an answer may have happened at any time since it was called: next is the least that the stream can
+//     have reached, and reach the most;
+//   - a run whose lease has ended counts as active until an answer says otherwise;
+//   - version is the least that it can be, unless it is exact.
 type threadState struct {
 	version uint64
 	exact   bool   // version is the thread's, not less
@@ -27,6 +32,7 @@ type threadState struct {
 	fenced  bool // its token is worthless, while its run is still active
 	renewed int64
 	ttl     int64
+	order   int    // of the last append that was acknowledged
 	over    string // the streams before it, each with its next offset
 }
 
@@ -71,7 +77,35 @@ func (s *threadState) active() string {
 // mayHaveExpired reports whether the lease may have ended at a time, and the run been closed. A lease lasts at least half of
 // its time after it was renewed.
 func (s *threadState) mayHaveExpired(at int64) bool {
-	return s.active() != "" && at >= s.renewed+s.ttl/2
+	return s.run != "" && !s.closed && at >= s.renewed+s.ttl/2
+}
+
+// reach is the most that the stream can have reached at a time.
+func (s *threadState) reach(at int64) int {
+	if s.run == "" || s.closed {
+		return s.next
+	}
+	return max(s.next, s.plan.lostUntil(at))
+}
+
+// mayBeActive reports whether a run can hold the lease at a time.
+func (s *threadState) mayBeActive(run string, at int64) bool {
+	for next := s.next; s.run != "" && !s.closed && next <= s.reach(at); next++ {
+		if planned, over := s.plan.at(next); !over && planned.id == run {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeIdle reports whether no run may hold the lease at a time.
+func (s *threadState) mayBeIdle(at int64) bool {
+	for next := s.next; s.active() != "" && next <= s.reach(at); next++ {
+		if _, over := s.plan.at(next); over {
+			return true
+		}
+	}
+	return s.active() == "" || s.mayHaveExpired(at)
 }
 
 // grow notes that an operation added so many entries at least. told is the version after that, 0 if it was not told.
@@ -85,27 +119,28 @@ func (s *threadState) grow(least, told uint64) bool {
 	return ok
 }
 
-// read notes that the thread was at a version. Nothing but an expiry makes it grow by itself.
+// read notes that the thread was at a version. It grows by itself if a run expires.
 func (s *threadState) read(version uint64, at int64) bool {
-	if version > s.version && s.exact {
-		if !s.mayHaveExpired(at) {
-			return false
-		}
+	switch {
+	case version <= s.version || !s.exact:
+	case s.reach(at) > s.next: // or it expired, which is still to be told
+		s.exact = false
+	case s.mayHaveExpired(at):
 		s.closed, s.exact = true, false
 	}
 	return s.grow(0, version)
 }
 
 func (s *threadState) start(in *asked, out *answered) bool {
-	active := s.active()
 	if out.verdict == refused {
-		return out.reason != "RUN_ACTIVE" || !in.takesOver && (active != "" && out.holder == active || slices.Contains(in.waiting, out.holder))
+		return out.reason != "RUN_ACTIVE" ||
+			!in.takesOver && (s.mayBeActive(out.holder, in.back) || slices.Contains(in.waiting, out.holder))
 	}
 	if s.known(in.run) || out.token != 0 && out.token <= s.fence {
 		return false
 	}
-	expired, least := s.mayHaveExpired(in.back), uint64(1)
-	if active != "" && !expired {
+	least := uint64(1)
+	if !s.mayBeIdle(in.back) {
 		if !in.takesOver {
 			return false
 		}
@@ -119,7 +154,7 @@ func (s *threadState) start(in *asked, out *answered) bool {
 	}
 	s.fence = max(s.fence+1, out.token)
 	s.run, s.plan, s.token, s.next, s.closed, s.fenced = in.run, in.plan, out.token, 0, false, false
-	s.renewed, s.ttl = in.call, in.ttl
+	s.renewed, s.ttl, s.order = in.call, in.ttl, 0
 	return true
 }
 
@@ -141,36 +176,45 @@ func (s *threadState) ended(run string) (next int, ok bool) {
 
 func (s *threadState) append(in *asked, out *answered) bool {
 	switch {
-	case out.verdict == unknown:
-		if s.mayAppend(in) && in.first <= s.next {
-			s.take(in, out)
-		}
-		return true
 	case out.verdict == refused:
 		return s.refuse(in, out)
 	case s.run == in.run && s.mayAppend(in):
-		return in.first <= s.next && s.take(in, out) && (out.next < 0 || out.next == s.next)
+		return s.take(in, out)
 	}
 	next, over := s.ended(in.run)
 	if s.run == in.run && s.closed {
 		next, over = s.next, true
 	}
 	// What a stream that is over had received is acknowledged again.
+	next = max(next, in.plan.lostUntil(in.back))
 	received := over && in.first < in.until && in.until <= next && (out.next < 0 || out.next == in.until)
 	return received && (out.version == 0 || s.read(out.version, in.back))
 }
 
 // mayAppend reports whether the writer has the right to.
 func (s *threadState) mayAppend(in *asked) bool {
-	return s.run == in.run && !s.closed && !s.fenced && (s.token == 0 || in.token == 0 || s.token == in.token)
+	return !s.closed && !s.fenced && (s.token == 0 || in.token == 0 || s.token == in.token)
 }
 
 // take adds what is new of an append.
 func (s *threadState) take(in *asked, out *answered) bool {
-	added := max(0, in.until-s.next)
-	s.next += added
-	s.renewed = max(s.renewed, in.call)
-	return s.grow(uint64(added), out.version)
+	if in.order != 0 && in.order < s.order {
+		return false // it was sent before one that was acknowledged
+	}
+	reach, next := s.reach(in.back), max(s.next, in.until)
+	if in.first > reach {
+		return false
+	}
+	if out.next >= 0 {
+		if out.next < next || out.next > max(in.until, reach) {
+			return false
+		}
+		next = out.next
+	}
+	added := uint64(max(0, next-reach)) // what lies below may have been counted in the version already
+	s.exact = s.exact && reach == s.next
+	s.next, s.order, s.renewed = next, in.order, max(s.renewed, in.call)
+	return s.grow(added, out.version)
 }
 
 // refuse judges a refused append: it must have had no right, or come too early.
@@ -206,6 +250,10 @@ func (s *threadState) end(in *asked, out *answered) bool {
 		return false
 	}
 	last := s.run == in.run && !s.closed
+	if last && s.reach(in.back) > s.next { // it may have been over already
+		s.renewed, s.exact = math.MinInt64/2, false
+		return s.grow(0, out.version)
+	}
 	if last {
 		run, over := s.plan.at(s.next)
 		last = run.id == in.run && (!over || run.interrupted)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/url"
@@ -13,11 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/threadsvc/threadsvc/client"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/embedded"
+	"github.com/threadsvc/threadsvc/store/storetest"
 )
 
 var (
@@ -95,21 +99,42 @@ func (c *chaos) nearAddresses() (addresses []string) {
 // chaosRound is a set of threads, and who works on them.
 type chaosRound struct {
 	load      *load
+	nodes     []threadsvcv1.ThreadServiceClient
+	library   *client.Client // of all nodes
 	counts    *chaosCounts
 	followers []*follower
 	tails     sync.WaitGroup
+	conns     []io.Closer
+}
+
+// dial connects to the servers by way of their proxies, until the round is over.
+func (r *chaosRound) dial(t *testing.T, addresses []string) {
+	t.Helper()
+	for _, address := range addresses {
+		conn := connectOften(t, address)
+		r.conns, r.nodes = append(r.conns, conn), append(r.nodes, threadsvcv1.NewThreadServiceClient(conn))
+	}
+	r.library = must(client.Dial(strings.Join(addresses, ","), client.Config{RetryFor: callTimeout},
+		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	r.conns = append(r.conns, r.library)
+}
+
+// end ends the followers and the connections. The clients must have ended.
+func (r *chaosRound) end() {
+	for _, f := range r.followers {
+		f.cancel()
+	}
+	r.tails.Wait()
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
 }
 
 // round makes trouble for so long and checks what came of it.
 func (c *chaos) round(n int, length time.Duration) {
 	c.t.Helper()
 	r := c.begin(n)
-	defer r.tails.Wait()
-	defer func() {
-		for _, f := range r.followers {
-			f.cancel()
-		}
-	}()
+	defer r.end()
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		select {
 		case <-r.load.failed:
@@ -132,7 +157,7 @@ func (c *chaos) round(n int, length time.Duration) {
 // begin starts the clients and followers of a round.
 func (c *chaos) begin(n int) *chaosRound {
 	r := &chaosRound{load: newLoad(), counts: &c.counts}
-	nodes := dialAll(c.t, c.nearAddresses())
+	r.dial(c.t, c.nearAddresses())
 	for i := range max(2, *chaosThreads/2) {
 		thread := r.load.thread(fmt.Sprintf("chaos-%d-%d", n, i), true)
 		thread.history = newHistory()
@@ -140,12 +165,16 @@ func (c *chaos) begin(n int) *chaosRound {
 			ctx, cancel := context.WithCancel(c.t.Context())
 			f := &follower{thread: thread.id, history: thread.history, cancel: cancel}
 			r.followers = append(r.followers, f)
-			reader := newLoadClient(r.load, nodes, c.seed+uint64(j), "tail")
-			r.tails.Go(func() { f.follow(ctx, reader) })
+			reader := newLoadClient(r.load, r.nodes, c.seed+uint64(j), "tail")
+			if j == 0 {
+				r.tails.Go(func() { f.follow(ctx, reader) })
+			} else {
+				r.tails.Go(func() { f.followByLibrary(ctx, r.library) })
+			}
 		}
 	}
 	for i := range *chaosThreads {
-		client := &chaosClient{newLoadClient(r.load, nodes, c.seed+uint64(n*1000+i), fmt.Sprintf("n%dc%d", n, i)), r}
+		client := &chaosClient{newLoadClient(r.load, r.nodes, c.seed+uint64(n*1000+i), fmt.Sprintf("n%dc%d", n, i)), r}
 		client.loadClient.tune = client.tune
 		for j := range 2 {
 			client.threads = append(client.threads, r.load.threads[(i+j)%len(r.load.threads)])
@@ -204,15 +233,7 @@ func (c *chaos) terminate() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, c.db.URL(crashDatabase))
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity
-		where datname = $1 and pid <> pg_backend_pid() and pid % 3 = $2`, crashDatabase, c.rnd.IntN(3))
-	if err != nil {
+	if err := storetest.TerminateBackends(ctx, c.db.URL(crashDatabase), 3, c.rnd.IntN(3)); err != nil {
 		c.t.Error(err)
 	}
 }
@@ -238,7 +259,7 @@ func (c *chaos) check(r *chaosRound) {
 		c.t.Fatal(err)
 	}
 	defer db.Close()
-	client := newLoadClient(newLoad(), dialAll(c.t, c.nearAddresses()), 0, "reader")
+	client := newLoadClient(newLoad(), r.nodes, 0, "reader")
 	for _, thread := range r.load.threads {
 		if thread.existed() {
 			c.checkThread(r, thread, client, db)
@@ -305,8 +326,8 @@ func settle(ctx context.Context, rpc threadsvcv1.ThreadServiceClient, thread str
 func (c *chaos) tell() {
 	n := &c.counts
 	c.found[undeleted] += int(n.undeleted.Load())
-	fmt.Printf("chaos: seed %d: %d runs, %d events acked, %d log entries, %d ends, %d deletes, %d reads, %d streams abandoned, %d old tokens tried, %d threads checked\n",
-		c.seed, n.runs.Load(), c.acked, c.entries, n.ends.Load(), n.deletes.Load(), n.reads.Load(), n.abandoned.Load(), n.probes.Load(), c.checked)
+	fmt.Printf("chaos: seed %d: %d runs (%d by the client library), %d events acked, %d log entries, %d ends, %d deletes, %d reads, %d streams abandoned, %d old tokens tried, %d threads checked\n",
+		c.seed, n.runs.Load(), n.byLibrary.Load(), c.acked, c.entries, n.ends.Load(), n.deletes.Load(), n.reads.Load(), n.abandoned.Load(), n.probes.Load(), c.checked)
 	var faults []string
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", name, c.faults[name]))

@@ -55,6 +55,14 @@ func dialAll(t testing.TB, addresses []string) []threadsvcv1.ThreadServiceClient
 // dialOften is dial with a client that tries to connect again at once.
 func dialOften(t testing.TB, address string) threadsvcv1.ThreadServiceClient {
 	t.Helper()
+	conn := connectOften(t, address)
+	t.Cleanup(func() { _ = conn.Close() })
+	return threadsvcv1.NewThreadServiceClient(conn)
+}
+
+// connectOften returns a connection that the caller closes.
+func connectOften(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20), grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -64,8 +72,7 @@ func dialOften(t testing.TB, address string) threadsvcv1.ThreadServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return threadsvcv1.NewThreadServiceClient(conn)
+	return conn
 }
 
 // errStopped says that the load was stopped before a call succeeded.
@@ -130,9 +137,8 @@ func (c *loadClient) again(ctx context.Context, timeout time.Duration, call func
 	}
 }
 
-// start announces the stream's run. If that is refused, it does what the refusal asks for and tries with a run of
-// another id, since nobody knows whether an earlier attempt with the first one is still on its way.
-func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStream) (*sentStream, error) {
+// request is what starts the stream's run.
+func (c *loadClient) request(thread *loadThread, s *sentStream) *threadsvcv1.StartRunRequest {
 	req := &threadsvcv1.StartRunRequest{
 		Thread: threadName(thread.id), RunId: s.id, LeaseTtl: durationpb.New(time.Hour),
 		Messages: [][]byte{fmt.Appendf(nil, `{"id":%q,"role":"user","content":"%s"}`, c.script.id("u"), c.script.delta())},
@@ -143,6 +149,13 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 	if c.tune != nil {
 		c.tune(req)
 	}
+	return req
+}
+
+// start announces the stream's run. If that is refused, it does what the refusal asks for and tries with a run of
+// another id, since nobody knows whether an earlier attempt with the first one is still on its way.
+func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStream) (*sentStream, error) {
+	req := c.request(thread, s)
 	for {
 		start, input, err := c.tryStart(ctx, req, s)
 		if err == nil {
@@ -161,11 +174,7 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 // tryStart makes a StartRun call until its outcome is known. It is one operation of the history; but if it is refused at
 // last, attempts without an answer may still succeed.
 func (c *loadClient) tryStart(ctx context.Context, req *threadsvcv1.StartRunRequest, s *sentStream) (start *threadsvcv1.RunStart, input []byte, err error) {
-	ask := asked{
-		kind: opStart, run: s.id, plan: s.plan, ttl: int64(req.GetLeaseTtl().AsDuration()),
-		takesOver: req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER,
-		waits:     req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT,
-	}
+	ask := s.asks(req)
 	op, attempts := s.history.call(ask), 0
 	err = c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
 		attempts++
@@ -318,10 +327,25 @@ func (c *loadClient) cut(s *sentStream, from int) []*threadsvcv1.EventBatch {
 	return batches
 }
 
+// asks is the stream's start as the history has it.
+func (s *sentStream) asks(req *threadsvcv1.StartRunRequest) asked {
+	return asked{
+		kind: opStart, run: s.id, plan: s.plan, ttl: int64(req.GetLeaseTtl().AsDuration()),
+		takesOver: req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER,
+		waits:     req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT,
+	}
+}
+
 // append notes that a batch is sent.
 func (s *sentStream) append(b *threadsvcv1.EventBatch) *chaosOp {
+	if s.history == nil {
+		return nil
+	}
+	s.sent++
 	first := int(b.GetOffset())
-	return s.history.call(asked{kind: opAppend, run: s.id, token: s.token, first: first, until: first + len(b.GetEvents())})
+	return s.history.call(asked{
+		kind: opAppend, run: s.id, plan: s.plan, token: s.token, first: first, until: first + len(b.GetEvents()), order: s.sent,
+	})
 }
 
 // acknowledge notes what is durable, which must cover the batch.

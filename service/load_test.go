@@ -43,6 +43,7 @@ type loadThread struct {
 type sentStream struct {
 	history  *history // the thread's
 	plan     *streamPlan
+	sent     int // the number of batches so far
 	id       string
 	recorded bool // not announced by StartRun
 	events   []sentEvent
