@@ -39,8 +39,9 @@ crash: postgres
 	go test ./service -v -run TestCrash -crash.kills=100 -crash.dbkills=20 -timeout 60m
 
 # Everything at once, and everything fails, for half an hour.
+CHAOS ?= 30m
 chaos: postgres
-	go test ./service -v -run 'TestChaos$$' -chaos.duration=30m -chaos.threads=64 -timeout 60m
+	go test ./service -v -run 'TestChaos$$' -chaos.duration=$(CHAOS) -chaos.threads=64 -chaos.clocks -timeout 90m
 
 # Cost of one event by the size of the state, and by the length of the message.
 bench-state:

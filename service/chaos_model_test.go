@@ -3,7 +3,6 @@ package service_test
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +28,7 @@ type threadState struct {
 	token   uint64 // 0 if nobody was told
 	next    int
 	closed  bool // by a mark
+	ended   bool // the run that may have been active is not
 	fenced  bool // its token is worthless, while its run is still active
 	renewed int64
 	ttl     int64
@@ -77,7 +77,7 @@ func (s *threadState) active() string {
 // mayHaveExpired reports whether the lease may have ended at a time, and the run been closed. A lease lasts at least half of
 // its time after it was renewed.
 func (s *threadState) mayHaveExpired(at int64) bool {
-	return s.run != "" && !s.closed && at >= s.renewed+s.ttl/2
+	return s.run != "" && !s.closed && (s.ended || at >= s.renewed+s.ttl/2)
 }
 
 // reach is the most that the stream can have reached at a time.
@@ -153,7 +153,7 @@ func (s *threadState) start(in *asked, out *answered) bool {
 		s.over += s.run + "=" + strconv.Itoa(s.next) + " "
 	}
 	s.fence = max(s.fence+1, out.token)
-	s.run, s.plan, s.token, s.next, s.closed, s.fenced = in.run, in.plan, out.token, 0, false, false
+	s.run, s.plan, s.token, s.next, s.closed, s.fenced, s.ended = in.run, in.plan, out.token, 0, false, false, false
 	s.renewed, s.ttl, s.order = in.call, in.ttl, 0
 	return true
 }
@@ -205,6 +205,9 @@ func (s *threadState) take(in *asked, out *answered) bool {
 	if in.first > reach {
 		return false
 	}
+	if in.first < in.until && in.until <= reach && s.mayHaveExpired(in.back) {
+		return s.resend(in, out)
+	}
 	if out.next >= 0 {
 		if out.next < next || out.next > max(in.until, reach) {
 			return false
@@ -213,8 +216,23 @@ func (s *threadState) take(in *asked, out *answered) bool {
 	}
 	added := uint64(max(0, next-reach)) // what lies below may have been counted in the version already
 	s.exact = s.exact && reach == s.next
-	s.next, s.order, s.renewed = next, in.order, max(s.renewed, in.call)
+	s.next, s.order, s.renewed, s.ended = next, in.order, max(s.renewed, in.call), false
 	return s.grow(added, out.version)
+}
+
+// resend takes events that may have been received before by a stream that may be over: they do not renew its lease then, and
+// the answer has the offset after them instead of the stream's.
+func (s *threadState) resend(in *asked, out *answered) bool {
+	s.order = in.order
+	switch {
+	case out.next >= 0 && (out.next < in.until || out.next > s.reach(in.back)):
+		return false
+	case out.next == in.until && in.until < s.next:
+		s.closed = true
+	default:
+		s.next = max(s.next, in.until, out.next)
+	}
+	return out.version == 0 || s.read(out.version, in.back)
 }
 
 // refuse judges a refused append: it must have had no right, or come too early.
@@ -251,7 +269,7 @@ func (s *threadState) end(in *asked, out *answered) bool {
 	}
 	last := s.run == in.run && !s.closed
 	if last && s.reach(in.back) > s.next { // it may have been over already
-		s.renewed, s.exact = math.MinInt64/2, false
+		s.ended, s.exact = true, false
 		return s.grow(0, out.version)
 	}
 	if last {

@@ -27,6 +27,7 @@ import (
 var (
 	chaosDuration = flag.Duration("chaos.duration", 10*time.Second, "how long TestChaos makes trouble")
 	chaosThreads  = flag.Int("chaos.threads", 8, "how many clients TestChaos has at a time")
+	chaosClocks   = flag.Bool("chaos.clocks", false, "let TestChaos set the clocks of its servers, for which the program is built anew, standard library and all")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of TestChaos's schedule; 0 means a new one")
 )
 
@@ -79,10 +80,14 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 3)), db: startDatabase(t), faults: map[string]int{}, found: map[findingKind]int{}}
 	direct := must(url.Parse(c.db.URL(crashDatabase)))(t)
 	socket := direct.Query().Get("host") + "/.s.PGSQL." + direct.Query().Get("port")
+	movable := ""
+	if *chaosClocks {
+		movable = buildMovable(t)
+	}
 	for range chaosNodes {
 		far := startProxy(t, "unix", socket)
 		proxied := url.URL{Scheme: "postgres", User: direct.User, Host: far.address(), Path: direct.Path, RawQuery: "sslmode=disable"}
-		server := startProcess(t, proxied.String())
+		server := startProgram(t, proxied.String(), movable)
 		c.far, c.servers = append(c.far, far), append(c.servers, server)
 		c.near = append(c.near, startProxy(t, "tcp", server.address))
 	}
@@ -198,7 +203,16 @@ func (c *chaos) fault() {
 	}
 	p, pause := proxies[c.rnd.IntN(chaosNodes)], time.Duration(c.rnd.IntN(1000))*time.Millisecond
 	name := ""
-	switch c.rnd.IntN(12) {
+	switch c.rnd.IntN(14) {
+	case 12, 13:
+		if !*chaosClocks {
+			return
+		}
+		name = "clock set"
+		ahead := time.Duration(c.rnd.IntN(7200)-3600) * time.Second
+		if err := c.servers[c.rnd.IntN(chaosNodes)].moveClock(ahead); err != nil {
+			c.t.Error(err)
+		}
 	case 0, 1, 2:
 		name = "server killed"
 		server := c.servers[c.rnd.IntN(chaosNodes)]
