@@ -28,7 +28,7 @@ type threadState struct {
 	token   uint64 // 0 if nobody was told
 	next    int
 	closed  bool // by a mark
-	ended   bool // the run that may have been active is not
+	idle    bool // the run that may have been active is not
 	fenced  bool // its token is worthless, while its run is still active
 	renewed int64
 	ttl     int64
@@ -77,7 +77,7 @@ func (s *threadState) active() string {
 // mayHaveExpired reports whether the lease may have ended at a time, and the run been closed. A lease lasts at least half of
 // its time after it was renewed.
 func (s *threadState) mayHaveExpired(at int64) bool {
-	return s.run != "" && !s.closed && (s.ended || at >= s.renewed+s.ttl/2)
+	return s.run != "" && !s.closed && (s.idle || at >= s.renewed+s.ttl/2)
 }
 
 // reach is the most that the stream can have reached at a time.
@@ -153,7 +153,7 @@ func (s *threadState) start(in *asked, out *answered) bool {
 		s.over += s.run + "=" + strconv.Itoa(s.next) + " "
 	}
 	s.fence = max(s.fence+1, out.token)
-	s.run, s.plan, s.token, s.next, s.closed, s.fenced, s.ended = in.run, in.plan, out.token, 0, false, false, false
+	s.run, s.plan, s.token, s.next, s.closed, s.fenced, s.idle = in.run, in.plan, out.token, 0, false, false, false
 	s.renewed, s.ttl, s.order = in.call, in.ttl, 0
 	return true
 }
@@ -216,7 +216,7 @@ func (s *threadState) take(in *asked, out *answered) bool {
 	}
 	added := uint64(max(0, next-reach)) // what lies below may have been counted in the version already
 	s.exact = s.exact && reach == s.next
-	s.next, s.order, s.renewed, s.ended = next, in.order, max(s.renewed, in.call), false
+	s.next, s.order, s.renewed, s.idle = next, in.order, max(s.renewed, in.call), false
 	return s.grow(added, out.version)
 }
 
@@ -269,7 +269,7 @@ func (s *threadState) end(in *asked, out *answered) bool {
 	}
 	last := s.run == in.run && !s.closed
 	if last && s.reach(in.back) > s.next { // it may have been over already
-		s.ended, s.exact = true, false
+		s.idle, s.exact = true, false
 		return s.grow(0, out.version)
 	}
 	if last {
