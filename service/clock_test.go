@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/service"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/storetest"
@@ -120,4 +121,28 @@ func TestInterruptsExpireByTheClockOfTheDatabase(t *testing.T) {
 	_, _, err := late.tryStart("r2", answer)
 	wantReason(t, err, codes.FailedPrecondition, "INTERRUPTS_EXPIRED")
 	c.start("r2", answer)
+}
+
+// TestTimesOfEventsOrderNothing (field case C4): producers' timestamps that are equal, or go backwards, hide no conflict and
+// make nothing older the latest.
+func TestTimesOfEventsOrderNothing(t *testing.T) {
+	t.Parallel()
+	sides := twoServers(t)
+	at := func(time, state string) string {
+		return `{"type":"STATE_SNAPSHOT","timestamp":` + time + `,"snapshot":` + state + `}`
+	}
+	sides[0].record("r1", at("2000", `{"n":1}`))
+	sides[1].record("r2", at("2000", `{"n":2}`))
+	sides[0].record("r3", at("1500", `{"n":3}`))
+	for _, side := range sides {
+		side.wantState(`{"n":3}`)
+	}
+	info, _ := sides[0].info()
+	version := info.GetVersion()
+	expecting := func(r *threadsvcv1.StartRunRequest) { r.ExpectedVersion = &version }
+	sides[0].start("r4", expecting)
+	sides[0].append(runStarted("t1", "r4"), at("1500", `{"n":4}`), runFinished("t1", "r4"))
+	_, _, err := sides[1].tryStart("r5", expecting)
+	wantReason(t, err, codes.Aborted, "VERSION_MISMATCH")
+	sides[1].wantState(`{"n":4}`)
 }
