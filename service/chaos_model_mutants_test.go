@@ -86,6 +86,7 @@ func TestModelAcceptsWhatMayHappen(t *testing.T) {
 		"lost, and never happened":   opened().lostAppend(3, "r1", 5, 3, 6).read(4, 5, 4).append(5, 6, "r1", 5, 3, 4, 5),
 		"lost, and happened":         opened().lostAppend(3, "r1", 5, 3, 6).read(4, 5, 7).append(5, 6, "r1", 5, 6, 7, 8),
 		"lost, and happened late":    opened().lostAppend(3, "r1", 5, 3, 6).read(3, 4, 4).read(4, 5, 7),
+		"lost, and sent again late":  opened().lostAppend(3, "r1", 5, 3, 6).append(8, 9, "r1", 5, 3, 6, 7).append(9, 10, "r1", 5, 6, 7, 8),
 		"taken over":                 opened().takeOver(3, 5, "r2", 6, 6).refusal(4, 6, "r1", 5, 3, 4, "RUN_CLOSED").append(6, 7, "r2", 6, 0, 1, 7),
 		"fenced off before":          opened().takeOver(3, 8, "r2", 7, 6).refusal(4, 5, "r1", 5, 3, 4, "LEASE_LOST").read(6, 7, 4),
 		"received by who lost":       opened().takeOver(3, 4, "r2", 6, 6).append(4, 5, "r1", 5, 0, 3, 6),

@@ -224,6 +224,7 @@ func (s *threadState) take(in *asked, out *answered) bool {
 // the answer has the offset after them instead of the stream's.
 func (s *threadState) resend(in *asked, out *answered) bool {
 	s.order = in.order
+	s.exact = s.exact && max(in.until, s.reach(in.back)) <= s.next // some may be new
 	switch {
 	case out.next >= 0 && (out.next < in.until || out.next > s.reach(in.back)):
 		return false
