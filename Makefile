@@ -38,7 +38,7 @@ differential:
 crash: postgres
 	go test ./service -v -run TestCrash -crash.kills=100 -crash.dbkills=20 -timeout 60m
 
-# Everything at once, and everything fails, for half an hour.
+# Everything at once, and everything fails, for half an hour (or CHAOS=5m). The servers' clocks are set, too.
 CHAOS ?= 30m
 chaos: postgres
 	go test ./service -v -run 'TestChaos$$' -chaos.duration=$(CHAOS) -chaos.threads=64 -chaos.clocks -timeout 90m
