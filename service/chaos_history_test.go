@@ -301,8 +301,8 @@ func relate(ops, all []*chaosOp) {
 			if other.asked.call > op.back {
 				continue
 			}
-			closes := other.kind == opEnd || other.kind == opStart && other.takesOver
-			if op.kind == opAppend && op.verdict == refused && closes && other.back >= started[op.run] && !(other.kind == opStart && other.run == op.run) {
+			closes := other.kind == opEnd || other.kind == opStart && other.takesOver && other.run != op.run
+			if op.kind == opAppend && op.verdict == refused && closes && other.back >= started[op.run] {
 				op.contested = true
 			}
 			if op.reason == "RUN_ACTIVE" && other.kind == opStart && other.waits {

@@ -197,25 +197,12 @@ func (c *chaos) begin(n int) *chaosRound {
 // fault lets one thing fail, and mends it.
 func (c *chaos) fault() {
 	c.t.Helper()
-	proxies, side := c.near, "client side"
-	if c.rnd.IntN(2) == 0 {
-		proxies, side = c.far, "database side"
-	}
-	p, pause := proxies[c.rnd.IntN(chaosNodes)], time.Duration(c.rnd.IntN(1000))*time.Millisecond
+	pause := time.Duration(c.rnd.IntN(1000)) * time.Millisecond
+	server := c.servers[c.rnd.IntN(chaosNodes)]
 	name := ""
 	switch c.rnd.IntN(14) {
-	case 12, 13:
-		if !*chaosClocks {
-			return
-		}
-		name = "clock set"
-		ahead := time.Duration(c.rnd.IntN(7200)-3600) * time.Second
-		if err := c.servers[c.rnd.IntN(chaosNodes)].moveClock(ahead); err != nil {
-			c.t.Error(err)
-		}
 	case 0, 1, 2:
 		name = "server killed"
-		server := c.servers[c.rnd.IntN(chaosNodes)]
 		server.kill()
 		time.Sleep(pause / 4)
 		server.start()
@@ -226,20 +213,41 @@ func (c *chaos) fault() {
 		name = "Postgres stopped at once"
 		c.crashDatabase(pause / 2)
 	case 6, 7:
-		name = "latency, " + side
+		if !*chaosClocks {
+			return
+		}
+		name = "clock set"
+		ahead := time.Duration(c.rnd.IntN(7200)-3600) * time.Second
+		if err := server.moveClock(ahead); err != nil {
+			c.t.Error(err)
+		}
+	default:
+		name = c.disturb(pause)
+	}
+	c.faults[name]++
+}
+
+// disturb makes the network bad on one side of one server for a while.
+func (c *chaos) disturb(pause time.Duration) string {
+	proxies, side := c.near, "client side"
+	if c.rnd.IntN(2) == 0 {
+		proxies, side = c.far, "database side"
+	}
+	p := proxies[c.rnd.IntN(chaosNodes)]
+	switch c.rnd.IntN(3) {
+	case 0:
 		p.delay.Store(int64(pause / 20))
 		time.Sleep(pause)
 		p.delay.Store(0)
-	case 8, 9:
-		name = "reset, " + side
+		return "latency, " + side
+	case 1:
 		p.cut()
-	default:
-		name = "blackhole, " + side
-		p.dig()
-		time.Sleep(pause)
-		p.fill()
+		return "reset, " + side
 	}
-	c.faults[name]++
+	p.dig()
+	time.Sleep(pause)
+	p.fill()
+	return "blackhole, " + side
 }
 
 // terminate ends some of the connections of the database.
