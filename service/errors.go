@@ -97,7 +97,7 @@ func statusOf(err error, log *slog.Logger) *status.Status {
 	var pruned *store.PrunedError
 	switch {
 	case errors.As(err, &pruned):
-		return errVersionPruned(pruned.FirstVersion, "version", number(pruned.Version)).status()
+		return errVersionPruned(pruned.FirstVersion, number(pruned.Version)).status()
 	case errors.As(err, &deleted):
 		return errThreadDeleted(deleted.DeletedAt).status()
 	case errors.Is(err, context.Canceled):

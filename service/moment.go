@@ -91,7 +91,7 @@ func (s *Service) versionAtTime(ctx context.Context, head *store.Head, at time.T
 	version, err := s.store.VersionAt(ctx, head.Key, at.Truncate(time.Microsecond))
 	var pruned *store.PrunedError
 	if errors.As(err, &pruned) {
-		return 0, errVersionPruned(pruned.FirstVersion, "time", at.UTC().Format(time.RFC3339Nano))
+		return 0, errVersionPruned(pruned.FirstVersion, "")
 	}
 	return min(version, head.Version), err
 }

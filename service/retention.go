@@ -14,16 +14,16 @@ import (
 // maxRetention bounds the age of a policy, so that times stay within what databases have.
 const maxRetention = 100 * 365 * 24 * time.Hour
 
-// errVersionPruned tells that a version is before the first that is kept.
-func errVersionPruned(first uint64, name, asked string) *refusal {
+// errVersionPruned tells that a version is before the first that is kept; it is empty if a time was asked for.
+func errVersionPruned(first uint64, version string) *refusal {
 	return refuse(threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED, "the log before the first version was pruned",
-		"first_version", number(first), name, asked)
+		"first_version", number(first), "version", version)
 }
 
 // checkKept refuses a version that cannot be read as a moment any more.
 func checkKept(head *store.Head, version uint64) error {
 	if version < head.FirstVersion {
-		return errVersionPruned(head.FirstVersion, "version", number(version))
+		return errVersionPruned(head.FirstVersion, number(version))
 	}
 	return nil
 }
@@ -31,7 +31,7 @@ func checkKept(head *store.Head, version uint64) error {
 // checkEntryKept refuses an entry that is not in the log any more.
 func checkEntryKept(head *store.Head, version uint64) error {
 	if version <= head.FirstVersion {
-		return errVersionPruned(head.FirstVersion, "version", number(version))
+		return errVersionPruned(head.FirstVersion, number(version))
 	}
 	return nil
 }

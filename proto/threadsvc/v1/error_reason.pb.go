@@ -96,8 +96,8 @@ const (
 	// ("delete_time"); only CreateThread with replace_deleted does.
 	ErrorReason_ERROR_REASON_THREAD_DELETED ErrorReason = 28
 	// ERROR_REASON_VERSION_PRUNED: OUT_OF_RANGE. What is asked for lies before the first version that the thread keeps
-	// ("first_version"; "version" or "time" is what was asked for). The context at the first version can be read, and the log
-	// from the version after it.
+	// ("first_version"; "version" is what was asked for, empty for a time). The context at the first version can be read, and
+	// the log from the version after it.
 	ErrorReason_ERROR_REASON_VERSION_PRUNED ErrorReason = 29
 )
 
