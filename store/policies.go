@@ -95,7 +95,7 @@ func (p *Postgres) Due(ctx context.Context, limit int) ([]DueThread, error) {
 		var key pgtype.UUID
 		var age int64
 		err = row.Scan(&key, &d.Policy.Tenant, &age, &d.Policy.Keep.MaxRuns, &d.Policy.Keep.MaxBytes, &d.Policy.UpdatedAt)
-		d.Key, d.Policy.Keep.MaxAge = key.Bytes, time.Duration(age)*time.Microsecond
+		d.Key, d.Policy.Keep.MaxAge, d.Policy.UpdatedAt = key.Bytes, time.Duration(age)*time.Microsecond, d.Policy.UpdatedAt.UTC()
 		return d, err
 	}, sqlDue, int64(limit))
 }
