@@ -71,7 +71,9 @@ func TestPrunedStateIsNotInItsBase(t *testing.T) {
 	h.record("r1", stateSnapshot(`{"pad":"`+pad+`","a":"`+canary+`"}`))
 	h.record("r2", stateDelta(`[{"op":"remove","path":"/a"}]`))
 	h.record("r3", stateDelta(`[{"op":"add","path":"/n","value":3}]`))
-	base := func() (version int) { return h.number(`SELECT version FROM states WHERE thread_key = $1`, keyOf(h.thread)) }
+	base := func() (version int) {
+		return h.number(`SELECT version FROM states WHERE thread_key = $1`, keyOf(h.thread))
+	}
 	if first := h.runEnd("r2"); uint64(base()) >= first || h.prune(first).GetFirstVersion() != first || uint64(base()) < first {
 		t.Errorf("the base is of version %d, the cut of %d", base(), first)
 	}

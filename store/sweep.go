@@ -23,8 +23,8 @@ func (p *Postgres) Unswept(ctx context.Context, limit int) ([]Key, error) {
 	}, sqlUnswept, int64(limit))
 }
 
-// sqlLockPruning takes a thread's garbage in hand; nothing if somebody else has it. The lock of the head keeps out a Delete,
-// a cut, and commits not.
+// sqlLockPruning takes a thread's garbage in hand; nothing if somebody else has it. The lock of the head keeps out a Delete
+// and a cut; appends go on.
 const sqlLockPruning = `
 SELECT t.first_version, t.pruned_runs FROM prunings p JOIN threads t ON t.thread_key = p.thread_key
 WHERE p.thread_key = $1

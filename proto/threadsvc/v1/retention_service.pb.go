@@ -381,7 +381,7 @@ type PruneThreadRequest struct {
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Prune up to the last place that can be cut and is not after this version: this version and all that follow stay
-	// readable. 0: prune what the tenant's policy asks for, the latest runs included.
+	// readable. 0: prune what the tenant's policy asks for, also of runs that ended just now.
 	BeforeVersion uint64 `protobuf:"varint,2,opt,name=before_version,json=beforeVersion,proto3" json:"before_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
