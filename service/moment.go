@@ -163,8 +163,11 @@ func (s *Service) checkpointAt(ctx context.Context, key store.Key, threadID stri
 	}
 	s.cfg.Logger.Error("stored checkpoint passed over", "thread_key", key.String(), "error", err)
 	head, err := s.head(ctx, key)
-	if err != nil || head.FirstVersion == 0 {
+	switch {
+	case err != nil || head.FirstVersion == 0:
 		return agui.NewThread(threadID, s.cfg.Limits), err
+	case version < head.FirstVersion: // it was removed while it was read
+		return nil, &store.PrunedError{FirstVersion: head.FirstVersion, Version: version}
 	}
 	return s.restoreAt(ctx, key, threadID, head.FirstVersion)
 }

@@ -68,26 +68,7 @@ func TestPrunedThreadsAreWhatTheyWere(t *testing.T) {
 			}
 			db := openStore(t, h.url)
 			t.Cleanup(db.Close)
-			log, first := h.log(), uint64(0)
-			for range 3 {
-				before := first + random.Uint64N(uint64(len(log))-first) + 1
-				first = h.prune(before).GetFirstVersion()
-				if first > before {
-					t.Fatalf("pruned up to %d, asked for %d", first, before)
-				}
-				h.forgetBefore(first)
-				h.checkPast(fmt.Sprint("pruned up to ", first))
-				kept := must2(readLog(t.Context(), h.client, h.thread, first+1))(t)
-				if got, want := fmt.Sprint(kept), fmt.Sprint(log[first:]); got != want {
-					t.Errorf("the log after version %d is another one", first)
-				}
-				if findings := verify(t, db, store.KeyOf("test", h.thread)); len(findings) > 0 {
-					t.Fatalf("pruned up to %d: %v", first, findings)
-				}
-			}
-			if first == 0 {
-				t.Error("nothing was pruned")
-			}
+			first := h.pruneAtRandom(random, db)
 			h.checkGarbage(first)
 			fresh := converse(t, dial(t, startNode(t, openStore(t, h.url), service.Config{PruneInterval: -1}).address), h.thread)
 			here := h.conversation
@@ -101,6 +82,31 @@ func TestPrunedThreadsAreWhatTheyWere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pruneAtRandom prunes three times, checks after each what is left, and returns the first version.
+func (h *historian) pruneAtRandom(random *rand.Rand, db store.Store) (first uint64) {
+	h.t.Helper()
+	log := h.log()
+	for range 3 {
+		before := first + random.Uint64N(uint64(len(log))-first) + 1
+		if first = h.prune(before).GetFirstVersion(); first > before {
+			h.t.Fatalf("pruned up to %d, asked for %d", first, before)
+		}
+		h.forgetBefore(first)
+		h.checkPast(fmt.Sprint("pruned up to ", first))
+		kept := must2(readLog(h.t.Context(), h.client, h.thread, first+1))(h.t)
+		if got, want := fmt.Sprint(kept), fmt.Sprint(log[first:]); got != want {
+			h.t.Errorf("the log after version %d is another one", first)
+		}
+		if findings := verify(h.t, db, store.KeyOf("test", h.thread)); len(findings) > 0 {
+			h.t.Fatalf("pruned up to %d: %v", first, findings)
+		}
+	}
+	if first == 0 {
+		h.t.Error("nothing was pruned")
+	}
+	return first
 }
 
 // must2 is must for calls with two results, of which the second is left out.
@@ -164,6 +170,22 @@ func (h *historian) checkCopies(db store.Store, first uint64) {
 	if _, after := h.state(nil, ""); after != before {
 		h.t.Errorf("rewound to the first version the state is %s, want %s", after, before)
 	}
+}
+
+// A checkpoint after the cut that is damaged costs the replay of the log from the cut, and nothing else.
+func TestDamagedCheckpointsAfterTheCut(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{CheckpointBytes: 1 << 10, PruneInterval: -1})
+	h.converseAtLength()
+	h.settle()
+	first := h.prune(h.runEnd("r1")).GetFirstVersion()
+	h.forgetBefore(first)
+	execSQL(t, h.db, `UPDATE checkpoints SET hash = sha256(hash) WHERE version > $1`, int64(first))
+	h.checkPast("with damaged checkpoints")
+	execSQL(t, h.db, `UPDATE checkpoints SET hash = sha256(hash) WHERE version = $1`, int64(first))
+	_, _, err := contextAt(h.conversation, versionMoment(first))
+	wantReason(t, err, codes.Internal, "INTERNAL")
+	h.stillWorks()
 }
 
 // Changes are listed back to the cut, and the list says so; leaves that had their value there are not blamed on anything.

@@ -181,20 +181,7 @@ func TestManyPrunersAtOnce(t *testing.T) {
 	for i := range 4 {
 		record(i)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var pruners sync.WaitGroup
-	for i := range 4 {
-		pruners.Go(func() {
-			for ctx.Err() == nil {
-				head := must(db.Head(t.Context(), store.KeyOf("test", h.thread)))(t)
-				req := &threadsvcv1.PruneThreadRequest{Thread: threadName(h.thread), BeforeVersion: max(1, head.Version-rand.Uint64N(8))}
-				_, err := keepers[i%2].PruneThread(t.Context(), req)
-				if reason, _ := reasonOf(err); err != nil && reason != "RUN_ACTIVE" && reason != "CONTENTION" && reason != "VERSION_PRUNED" {
-					t.Errorf("%v %s", err, reason)
-				}
-			}
-		})
-	}
+	stop := h.keepPruning(db, keepers)
 	for i := range 40 {
 		record(i + 4)
 		if findings := verify(t, db, store.KeyOf("test", h.thread)); len(findings) > 0 {
@@ -203,7 +190,6 @@ func TestManyPrunersAtOnce(t *testing.T) {
 		}
 	}
 	stop()
-	pruners.Wait()
 	h.wantState(fmt.Sprintf(`{"i":43,"big":"%s"}`, storetest.Noise(43%3, 20_000)))
 	record(44)
 	record(45)
@@ -214,6 +200,32 @@ func TestManyPrunersAtOnce(t *testing.T) {
 		t.Error(findings)
 	}
 	h.stillWorks()
+}
+
+// keepPruning prunes from several places at once until it is told to stop.
+func (h *historian) keepPruning(db store.Store, keepers []threadsvcv1.RetentionServiceClient) (stop func()) {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var pruners sync.WaitGroup
+	for i := range 4 {
+		pruners.Go(func() {
+			for ctx.Err() == nil {
+				head, err := db.Head(h.t.Context(), store.KeyOf("test", h.thread))
+				if err != nil {
+					h.t.Error(err)
+					return
+				}
+				req := &threadsvcv1.PruneThreadRequest{Thread: threadName(h.thread), BeforeVersion: max(1, head.Version-rand.Uint64N(8))}
+				_, err = keepers[i%2].PruneThread(h.t.Context(), req)
+				if reason, _ := reasonOf(err); err != nil && reason != "RUN_ACTIVE" && reason != "CONTENTION" && reason != "VERSION_PRUNED" {
+					h.t.Errorf("%v %s", err, reason)
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		pruners.Wait()
+	}
 }
 
 // A checkpoint that a log begins with cannot be made again: whatever bit of it is altered is found, and what needs it says

@@ -153,16 +153,22 @@ func TestPoliciesPruneInTheBackground(t *testing.T) {
 				want = "r5 active"
 			}
 			eventually(t, "the pruning of the busy thread", func() bool { return busy.keptRuns() == want })
-			db := openStore(t, h.url)
-			t.Cleanup(db.Close)
-			for _, id := range []string{"t1", "busy"} {
-				eventually(t, "the sweep", func() bool { return h.number(`SELECT count(*) FROM prunings`) == 0 })
-				if findings := verify(t, db, store.KeyOf("test", id)); len(findings) > 0 {
-					t.Errorf("%s: %v", id, findings)
-				}
-			}
+			h.checkThreads("t1", "busy")
 			h.stillWorks()
 		})
+	}
+}
+
+// checkThreads verifies threads once nothing is left to remove.
+func (h *historian) checkThreads(ids ...string) {
+	h.t.Helper()
+	h.waitFor("the sweep", `SELECT NOT EXISTS (SELECT 1 FROM prunings)`)
+	db := openStore(h.t, h.url)
+	defer db.Close()
+	for _, id := range ids {
+		if findings := verify(h.t, db, store.KeyOf("test", id)); len(findings) > 0 {
+			h.t.Errorf("%s: %v", id, findings)
+		}
 	}
 }
 

@@ -112,16 +112,7 @@ func testCut(t *testing.T, s store.Store) {
 	if keys := ok[[]store.Key](t)(s.Unswept(t.Context(), 9)); len(keys) != 0 {
 		t.Errorf("garbage of %v after the sweep", keys)
 	}
-	var pruned *store.PrunedError
-	for _, from := range []uint64{1, ends[1]} {
-		if _, err := s.Log(t.Context(), w.key, from, 1); !errors.As(err, &pruned) || !errors.Is(err, store.ErrPruned) || pruned.FirstVersion != ends[1] || pruned.Version != from {
-			t.Errorf("the log from %d: %v", from, err)
-		}
-	}
-	got, want := payloads(t, logOf(t, s, w.key, ends[1]+1, 1)), payloads(t, all)[ends[1]:]
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("the log has %d entries, want %d", len(got), len(want))
-	}
+	wantPrunedLog(t, s, w, ends[1], payloads(t, all)[ends[1]:])
 	if after := load(t, s, w.key); fmt.Sprint(after.Fold) != fmt.Sprint(before.Fold) || after.LastRun.RunID != before.LastRun.RunID || after.Head.Hash != before.Head.Hash {
 		t.Errorf("the thread was %+v and is %+v", before.Fold, after.Fold)
 	}
@@ -135,6 +126,21 @@ func testCut(t *testing.T, s store.Store) {
 	}
 	if _, err := cutAt(t, s, w, store.Keep{MaxRuns: 1}, [32]byte{8}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a cut of a busy thread: %v", err)
+	}
+}
+
+// wantPrunedLog reads a log that was cut, before the cut and after it.
+func wantPrunedLog(t *testing.T, s store.Store, w *writer, cut uint64, want []string) {
+	t.Helper()
+	var pruned *store.PrunedError
+	for _, from := range []uint64{1, cut} {
+		if _, err := s.Log(t.Context(), w.key, from, 1); !errors.As(err, &pruned) || !errors.Is(err, store.ErrPruned) || pruned.FirstVersion != cut || pruned.Version != from {
+			t.Errorf("the log from %d: %v", from, err)
+		}
+	}
+	got := payloads(t, logOf(t, s, w.key, cut+1, 1))
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the log has %d entries, want %d", len(got), len(want))
 	}
 }
 

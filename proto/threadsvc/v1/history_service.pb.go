@@ -330,7 +330,7 @@ type DiffContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// What is compared; absent: the thread before its first entry.
+	// What is compared; absent: the thread before its first entry, which is refused if the thread was pruned.
 	From *Moment `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// What it is compared with; absent: now.
 	To            *Moment `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
