@@ -188,6 +188,9 @@ func (s *Service) layCut(ctx context.Context, plan *store.Plan) (store.Checkpoin
 	storeCtx, cancel = s.storeContext(ctx)
 	defer cancel()
 	kept, err := s.store.CheckpointAt(storeCtx, key, plan.Cut.Version)
+	if errors.Is(err, store.ErrNotFound) || err == nil && kept.Fold.Version != plan.Cut.Version {
+		return c, store.ErrConflict // somebody has cut the thread beyond, and removed it
+	}
 	if err == nil && (kept.Hash != c.Hash || !bytes.Equal(kept.Fold.Append(nil), c.Fold.Append(nil))) {
 		err = fmt.Errorf("%w: the checkpoint of version %d", store.ErrCorrupt, plan.Cut.Version)
 	}

@@ -98,6 +98,12 @@ func (f *packedFold) queueCut(batch *pgx.Batch, key Key, chunks int64) {
 		int64(len(f.fold))+chunks, chunks)
 }
 
+// sqlLockForCut keeps out a Delete and another cut, beyond which the checkpoint would be garbage that nobody removes.
+const sqlLockForCut = `
+SELECT first_version < $2 FROM threads
+WHERE thread_key = $1
+FOR KEY SHARE`
+
 // PutCut implements Store.
 func (p *Postgres) PutCut(ctx context.Context, key Key, c Checkpoint) error {
 	f := packCheckpoint(&c)
@@ -105,10 +111,10 @@ func (p *Postgres) PutCut(ctx context.Context, key Key, c Checkpoint) error {
 	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	return classify(pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
 		held := map[chunkName]bool{}
-		found := false
+		var found, ahead bool
 		batch := &pgx.Batch{}
-		batch.Queue(sqlLockForCheckpoint, uuid(key)).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(nil)
+		batch.Queue(sqlLockForCut, uuid(key), bigint(f.version)).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&ahead)
 			found = err == nil
 			return noRows(err)
 		})
@@ -116,8 +122,11 @@ func (p *Postgres) PutCut(ctx context.Context, key Key, c Checkpoint) error {
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
-		if !found {
+		switch {
+		case !found:
 			return ErrNotFound
+		case !ahead:
+			return ErrConflict
 		}
 		batch = &pgx.Batch{}
 		queueContents(batch, commit, held)

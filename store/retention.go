@@ -34,7 +34,8 @@ type Retention interface {
 	// started. It does nothing if the thread has had another run since it had so many, or the policy was changed.
 	SetDue(ctx context.Context, due DueThread, runs int64, at time.Time) error
 
-	// PutCut keeps the checkpoint of a cut, whatever there is room for, in place of one that is there.
+	// PutCut keeps the checkpoint of a cut, whatever there is room for, in place of one that is there. The error is
+	// ErrConflict if the thread was cut there or beyond.
 	PutCut(ctx context.Context, key Key, c Checkpoint) error
 
 	// Cut moves a thread's first version to a cut that was planned and has its checkpoint, with the hash that the

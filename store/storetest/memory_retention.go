@@ -151,6 +151,9 @@ func (t *thread) cutAfter(r, next *store.Run) (cut store.CutPlace) {
 // PutCut implements store.Store.
 func (m *Memory) PutCut(_ context.Context, key store.Key, c store.Checkpoint) error {
 	return m.read(key, func(t *thread) error {
+		if t.head.FirstVersion >= c.Fold.Version {
+			return store.ErrConflict
+		}
 		t.putCut(c)
 		return nil
 	})

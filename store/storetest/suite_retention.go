@@ -97,6 +97,11 @@ func testCut(t *testing.T, s store.Store) {
 	if err := s.Cut(t.Context(), w.key, plan.Cut, [32]byte{7}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("the same cut again: %v", err)
 	}
+	for _, version := range []uint64{ends[0], ends[1]} {
+		if err := s.PutCut(t.Context(), w.key, store.Checkpoint{Fold: agui.Fold{Version: version}}); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("the checkpoint of a cut at version %d: %v", version, err)
+		}
+	}
 	next := ok[store.Plan](t)(s.PlanCut(t.Context(), w.key, store.Keep{MaxRuns: 1}))
 	if err := s.Cut(t.Context(), w.key, next.Cut, [32]byte{7}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a cut without a checkpoint: %v", err)
