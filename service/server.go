@@ -63,6 +63,7 @@ func NewServer(s *Service, cfg ServerConfig) *Server {
 	)
 	threadsvcv1.RegisterThreadServiceServer(v.grpc, s)
 	threadsvcv1.RegisterHistoryServiceServer(v.grpc, s)
+	threadsvcv1.RegisterRetentionServiceServer(v.grpc, s)
 	grpc_health_v1.RegisterHealthServer(v.grpc, v.health)
 	reflection.Register(v.grpc)
 	return v
@@ -153,6 +154,7 @@ func (v *Server) setServing(ok bool) {
 	v.health.SetServingStatus("", state)
 	v.health.SetServingStatus(threadsvcv1.ThreadService_ServiceDesc.ServiceName, state)
 	v.health.SetServingStatus(threadsvcv1.HistoryService_ServiceDesc.ServiceName, state)
+	v.health.SetServingStatus(threadsvcv1.RetentionService_ServiceDesc.ServiceName, state)
 }
 
 func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

@@ -54,6 +54,9 @@ func (s *Service) joinTail(ctx context.Context, key store.Key, from uint64) (*ta
 		if err != nil {
 			return nil, err
 		}
+		if err := checkEntryKept(&head, from); err != nil {
+			return nil, err
+		}
 		if from > head.Version+1 {
 			return nil, errField("from_version", "is beyond the thread's next version, "+number(head.Version+1))
 		}

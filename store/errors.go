@@ -15,6 +15,8 @@ var (
 	ErrDuplicate = errors.New("store: the run exists already")
 	// ErrDeleted: a thread that is to be made was erased before. The error is a *DeletedError.
 	ErrDeleted = errors.New("store: the thread was deleted")
+	// ErrPruned: a version is before the first that is kept. The error is a *PrunedError.
+	ErrPruned = errors.New("store: the version was pruned")
 	// ErrUnavailable: the database did not answer. Whether a commit was made is not known.
 	ErrUnavailable = errors.New("store: the database is unavailable")
 	// ErrSchema: the database's schema is not the one this program needs.
@@ -37,3 +39,18 @@ func (e *DeletedError) Error() string {
 
 // Unwrap returns ErrDeleted.
 func (e *DeletedError) Unwrap() error { return ErrDeleted }
+
+// PrunedError says that what was asked for lies before the first version that a thread keeps. It wraps ErrPruned.
+type PrunedError struct {
+	// FirstVersion is the first that can be read as a moment; the log goes on after it.
+	FirstVersion uint64
+	// Version is the version asked for, 0 if a time was.
+	Version uint64
+}
+
+func (e *PrunedError) Error() string {
+	return fmt.Sprintf("%v: version %d, the first is %d", ErrPruned, e.Version, e.FirstVersion)
+}
+
+// Unwrap returns ErrPruned.
+func (e *PrunedError) Unwrap() error { return ErrPruned }

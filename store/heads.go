@@ -36,6 +36,7 @@ WITH input AS (
             ELSE t.lease_expires_at
         END,
         last_run_at = CASE WHEN i.run_started THEN now() ELSE t.last_run_at END,
+        prune_due = CASE WHEN i.run_started THEN least(t.prune_due, now()) ELSE t.prune_due END,
         runs = i.runs
     FROM locked i
     WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence

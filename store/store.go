@@ -66,7 +66,8 @@ type Store interface {
 	Warnings(ctx context.Context, key Key, after WarningPlace, limit int) ([]Warning, error)
 
 	// Log reads segments of a thread's log in order: those with entries at or after version from, until the size of
-	// their entries exceeds maxBytes. At least one segment is returned if there is one.
+	// their entries exceeds maxBytes. At least one segment is returned if there is one. The error is a *PrunedError if
+	// entries are missing because they were pruned.
 	Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error)
 
 	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
@@ -88,6 +89,7 @@ type Store interface {
 	Delete(ctx context.Context, key Key) (Erasure, error)
 
 	History
+	Retention
 
 	// Ping reports whether the store can serve, as an error that says why not.
 	Ping(ctx context.Context) error
@@ -121,6 +123,12 @@ type Head struct {
 	CreatedAt time.Time
 	// LastRunAt is when the last run was started; CreatedAt if none was.
 	LastRunAt time.Time
+	// FirstVersion is the first version that can be read as a moment: the log up to it was pruned, with its runs, which were
+	// PrunedRuns. FirstHash is the hash of that log and FirstAt the time of the version. All are zero if nothing was pruned.
+	FirstVersion uint64
+	FirstHash    [32]byte
+	FirstAt      time.Time
+	PrunedRuns   int64
 }
 
 // Metadata is what the application says about a thread.

@@ -111,7 +111,9 @@ type Thread struct {
 	// What rewinds have undone, in the order of the rewinds. A later range may hold earlier ones.
 	Undone []*UndoneRange `protobuf:"bytes,15,rep,name=undone,proto3" json:"undone,omitempty"`
 	// Where the thread was forked from; absent if it was not.
-	Origin        *ThreadOrigin `protobuf:"bytes,16,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin *ThreadOrigin `protobuf:"bytes,16,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The first version that can be read as a moment; the log goes on after it. 0 unless the thread was pruned.
+	FirstVersion  uint64 `protobuf:"varint,17,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,7 +260,14 @@ func (x *Thread) GetOrigin() *ThreadOrigin {
 	return nil
 }
 
-// UndoneRange is a range of versions that a rewind has undone. They stay in the log.
+func (x *Thread) GetFirstVersion() uint64 {
+	if x != nil {
+		return x.FirstVersion
+	}
+	return 0
+}
+
+// UndoneRange is a range of versions that a rewind has undone. They stay in the log, unless they are pruned.
 type UndoneRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first version.
@@ -385,7 +394,7 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\n" +
 	"ThreadName\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
-	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xc1\x05\n" +
+	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xe6\x05\n" +
 	"\x06Thread\x12,\n" +
 	"\x04name\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
@@ -404,7 +413,8 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\rmessage_count\x18\r \x01(\x03R\fmessageCount\x12!\n" +
 	"\fcontext_size\x18\x0e \x01(\x03R\vcontextSize\x121\n" +
 	"\x06undone\x18\x0f \x03(\v2\x19.threadsvc.v1.UndoneRangeR\x06undone\x122\n" +
-	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\"U\n" +
+	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\x12#\n" +
+	"\rfirst_version\x18\x11 \x01(\x04R\ffirstVersion\"U\n" +
 	"\vUndoneRange\x12#\n" +
 	"\rfirst_version\x18\x01 \x01(\x04R\ffirstVersion\x12!\n" +
 	"\flast_version\x18\x02 \x01(\x04R\vlastVersion\"`\n" +
