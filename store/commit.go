@@ -71,7 +71,9 @@ func (p *Postgres) commitGroup(ctx context.Context, group []member) {
 		for _, m := range group {
 			*m.result = Result{Err: err}
 		}
+		return
 	}
+	p.tellLocked(ctx, group)
 }
 
 // writeGroup writes a group in one transaction and sets its results, which hold only if the error is nil.

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sqlHeads is the compare and update of heads, as two common table expressions. Rows are locked in the order of their
-// keys, so that two groups never wait for each other. A row that another writer has changed meanwhile is compared again
-// in its new form, which is what READ COMMITTED does.
+// sqlHeads is the compare and update of heads, as two common table expressions. A row that somebody else has locked is left
+// out, so that its thread does not hold up the others; see sqlLocked. A row that another writer has changed meanwhile is
+// compared again in its new form, which is what READ COMMITTED does.
 //
 // The lease is written anew when it is granted (no lease yet, or another fence) or half used up; so a head is rewritten
 // with the same lease most of the time, and a lease always lasts at least half of its time from now.
@@ -23,7 +23,7 @@ WITH input AS (
               runs, expect_version, expect_fence, run_started, expect_expired)
 ), locked AS MATERIALIZED (
     SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
-    ORDER BY t.thread_key FOR NO KEY UPDATE OF t
+    FOR NO KEY UPDATE OF t SKIP LOCKED
 ), heads AS (
     UPDATE threads t
     SET version = i.version, log_hash = i.log_hash, fence = i.fence, stream_id = i.stream_id,
