@@ -93,30 +93,3 @@ func TestLockedHeadForTooLong(t *testing.T) {
 		t.Errorf("content %q", got)
 	}
 }
-
-// A server that stops while a thread's head is locked says that the append is not durable.
-func TestServerStopsWhileAHeadIsLocked(t *testing.T) {
-	t.Parallel()
-	url := storetest.Database(t)
-	node := startNode(t, openStore(t, url), service.Config{StoreTimeout: time.Minute})
-	c := converse(t, dial(t, node.address), "t1")
-	c.open("r1", textStart("m"))
-	p := c.produce()
-	tx := lockHead(t, connect(t, url), "t1")
-	p.send(c.offset, textDelta("m", "x"))
-	stopped := make(chan error, 1)
-	time.AfterFunc(50*time.Millisecond, func() { stopped <- node.stop() })
-	for {
-		if _, err := p.ack(); err != nil {
-			break
-		}
-		t.Error("acknowledged")
-	}
-	ok(t, <-stopped)
-	ok(t, tx.Rollback(t.Context()))
-	c.client = serveDatabase(t, url, service.Config{})
-	if events := c.events("r1"); len(events) != 2 {
-		t.Errorf("the log has %q", events)
-	}
-	c.append(textDelta("m", "x"))
-}

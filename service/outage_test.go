@@ -54,7 +54,7 @@ func (b *syncBuffer) String() string {
 	return b.text.String()
 }
 
-// probe is a server, and what its readiness says.
+// readiness is a server, and what its readiness says.
 type readiness struct {
 	t      *testing.T
 	log    *syncBuffer
@@ -127,15 +127,16 @@ func TestReadinessFollowsTheDatabase(t *testing.T) {
 	r.why("read-only")
 	_, err := c.tryAppend(textDelta("m", "b"))
 	wantReason(t, err, codes.Unavailable, "DATABASE_UNAVAILABLE")
-	execSQL(t, db2(t, direct), fmt.Sprintf(`SET default_transaction_read_only = off; ALTER DATABASE %s RESET default_transaction_read_only`, name))
+	db = connect(t, direct)
+	execSQL(t, db, `SET default_transaction_read_only = off`)
+	execSQL(t, db, fmt.Sprintf(`ALTER DATABASE %s RESET default_transaction_read_only`, name))
+	terminateAll(t, direct)
 	r.await(serving)
 	c.append(textDelta("m", "b"), textEnd("m"), runFinished("t1", "r1"))
 	c.stillWorks()
 }
 
-var db2 = connect
-
-// The packages between the server and its database are swallowed, then all its connections ended: calls fail by their
+// The packets between the server and its database are swallowed, then all its connections ended: calls fail by their
 // deadline, none hangs, and the pool heals.
 func TestDatabaseSocketSwallowsEverything(t *testing.T) {
 	t.Parallel()
@@ -183,8 +184,8 @@ func (c *conversation) eventually(event string) {
 	}
 }
 
-// Writers that are stuck behind a lock keep no reader waiting, of their own thread or another.
-func TestReadsBesideStuckWriters(t *testing.T) {
+// A writer that is stuck behind a lock keeps no reader waiting, of their own thread or another.
+func TestReadsBesideAStuckWriter(t *testing.T) {
 	t.Parallel()
 	url := storetest.Database(t)
 	rpc := serveDatabase(t, url, service.Config{StoreTimeout: time.Minute, Reads: 2})
@@ -193,11 +194,9 @@ func TestReadsBesideStuckWriters(t *testing.T) {
 	tx := lockHead(t, connect(t, url), "t1")
 	ctx, cancel := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
-	for range 4 {
-		writers.Go(func() {
-			_, _ = rpc.UpdateThread(ctx, &threadsvcv1.UpdateThreadRequest{Thread: threadName("t1"), MetadataPatch: []byte(`{"a":1}`)})
-		})
-	}
+	writers.Go(func() {
+		_, _ = rpc.UpdateThread(ctx, &threadsvcv1.UpdateThreadRequest{Thread: threadName("t1"), MetadataPatch: []byte(`{"a":1}`)})
+	})
 	time.Sleep(50 * time.Millisecond)
 	for range 10 {
 		soon, done := context.WithTimeout(t.Context(), 20*time.Second)
