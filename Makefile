@@ -14,6 +14,11 @@ test: postgres
 postgres:
 	@sh scripts/install-postgres.sh
 
+# PgBouncer, for the tests that go through a real one; they are skipped without it.
+.PHONY: pgbouncer
+pgbouncer:
+	@command -v pgbouncer >/dev/null || { echo "installing pgbouncer with apt-get" >&2; apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends pgbouncer; }
+
 vet:
 	go vet ./...
 

@@ -24,14 +24,15 @@ type ServerConfig struct {
 	MaxRequestBytes int
 	// DrainTimeout bounds how long a shutdown waits for calls that are under way.
 	DrainTimeout time.Duration
-	// HealthInterval is how often readiness is looked at.
-	HealthInterval time.Duration
+	// HealthInterval is how often readiness is looked at, HealthTimeout how long the database may take to answer then.
+	HealthInterval, HealthTimeout time.Duration
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	orElse(&c.MaxRequestBytes, 32<<20)
 	orElse(&c.DrainTimeout, 20*time.Second)
 	orElse(&c.HealthInterval, 2*time.Second)
+	orElse(&c.HealthTimeout, 5*time.Second)
 	return c
 }
 
@@ -122,7 +123,7 @@ func (v *Server) watchHealth(ctx context.Context) {
 	serving := false
 	v.setServing(false)
 	for {
-		pingCtx, cancel := context.WithTimeout(ctx, v.cfg.HealthInterval)
+		pingCtx, cancel := context.WithTimeout(ctx, v.cfg.HealthTimeout)
 		err := v.service.store.Ping(pingCtx)
 		cancel()
 		if ctx.Err() != nil {

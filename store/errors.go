@@ -11,6 +11,9 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrConflict: the thread is not at the expected version and fence, or exists already.
 	ErrConflict = errors.New("store: the thread was changed by another writer")
+	// ErrLocked: somebody else holds the lock of the thread's head, so nothing was written; the same commit may be made again
+	// later. It wraps ErrConflict, for those who would rather read the thread anew.
+	ErrLocked = fmt.Errorf("%w: its head is locked", ErrConflict)
 	// ErrDuplicate: a run id is taken on the thread.
 	ErrDuplicate = errors.New("store: the run exists already")
 	// ErrDeleted: a thread that is to be made was erased before. The error is a *DeletedError.

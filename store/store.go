@@ -145,7 +145,7 @@ type Commit struct {
 	Key Key
 	// Create, if set, makes the thread. If it exists already the result is ErrConflict, whatever its version.
 	Create *NewThread
-	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict. They are not compared for a
+	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict (ErrLocked if it is but cannot be had now). They are not compared for a
 	// Create.
 	ExpectVersion, ExpectFence uint64
 	// ExpectExpired is set if the head's lease must have ended by the database's clock, or the result is ErrConflict.
