@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,14 +45,32 @@ func newThreadDiff(flags *threadFlags) *cobra.Command {
 		if c.json {
 			return c.out.json(view)
 		}
-		return c.out.diff(view)
+		return c.showDiff(ctx, args[0], view)
 	})
+}
+
+// showDiff writes a difference for people, who want to see what was as well: the patch has only what is to be.
+func (c *threadCall) showDiff(ctx context.Context, id string, view *diffView) error {
+	before, err := c.state(ctx, id, atVersion(view.FromVersion), "/")
+	if err != nil {
+		return err
+	}
+	after, err := c.state(ctx, id, atVersion(view.ToVersion), "/")
+	if err != nil {
+		return err
+	}
+	c.out.diff(view, before, after)
+	return c.out.err
+}
+
+func atVersion(version uint64) *threadsvcv1.Moment {
+	return &threadsvcv1.Moment{At: &threadsvcv1.Moment_Version{Version: version}}
 }
 
 // present is the thread's version now, as a moment.
 func (c *threadCall) present(ctx context.Context, id string) (*threadsvcv1.Moment, error) {
 	resp, err := c.api.GetThread(ctx, &threadsvcv1.GetThreadRequest{Thread: c.name(id)})
-	return &threadsvcv1.Moment{At: &threadsvcv1.Moment_Version{Version: resp.GetThread().GetVersion()}}, err
+	return atVersion(resp.GetThread().GetVersion()), err
 }
 
 // readDiff reads a whole difference. One that breaks off is an error.
@@ -97,22 +113,18 @@ var (
 	changed = cell{yellow, "  ~ "}
 )
 
-// diff writes a difference.
-func (s *screen) diff(d *diffView) error {
+// diff writes a difference, with the states at its two ends.
+func (s *screen) diff(d *diffView, before, after []byte) {
 	s.line(styled(bold, "version %d → %d", d.FromVersion, d.ToVersion))
-	var patch []patchOperation
-	if err := json.Unmarshal(d.StatePatch, &patch); err != nil {
-		return fmt.Errorf("the patch of the state: %w", err)
-	}
-	s.line(cell{"", "state" + nothing(len(patch))})
-	for i := range patch {
-		s.operation(&patch[i])
+	changes := compareValues("", before, after, nil)
+	s.line(cell{"", "state" + nothing(len(changes))})
+	for i := range changes {
+		s.value(&changes[i])
 	}
 	s.line(cell{"", "messages" + nothing(len(d.Messages))})
 	for i := range d.Messages {
 		s.message(&d.Messages[i])
 	}
-	return s.err
 }
 
 func nothing(n int) string {
@@ -122,28 +134,22 @@ func nothing(n int) string {
 	return ""
 }
 
-// patchOperation is an operation of a JSON Patch.
-type patchOperation struct {
-	Op, Path, From string
-	Value          json.RawMessage
-}
-
-// operation writes one operation. The path of the whole state is empty.
-func (s *screen) operation(op *patchOperation) {
-	path, sign := op.Path, changed
+// value writes how one value differs. The path of the whole state is empty.
+func (s *screen) value(v *valueChange) {
+	path := v.path
 	if path == "" {
 		path = "(whole state)"
 	}
-	text := short(string(op.Value), uint64(len(op.Value)), s.width-len(path)-8)
-	switch op.Op {
-	case "add":
-		sign = added
-	case "remove":
-		sign = removed
-	case "move", "copy":
-		text = op.Op + " from " + op.From
+	width := max(s.width-len(path)-8, 20)
+	text := func(value []byte, width int) string { return short(string(value), uint64(len(value)), width) }
+	switch {
+	case v.before == nil:
+		s.line(added, cell{bold, path}, plain("  %s", text(v.after, width)))
+	case v.after == nil:
+		s.line(removed, cell{bold, path}, plain("  %s", text(v.before, width)))
+	default:
+		s.line(changed, cell{bold, path}, plain("  %s → %s", text(v.before, width/2), text(v.after, width/2)))
 	}
-	s.line(sign, cell{bold, path}, plain("  %s", text))
 }
 
 // message writes how a message differs: what was, and what is.
@@ -170,5 +176,6 @@ func (v *valueView) said(width int) string {
 	if json.Unmarshal(v.Value, &m) != nil || m.Content == nil {
 		return v.text(width)
 	}
-	return short(strings.TrimSpace(m.Role+": "+*m.Content), 0, width)
+	text := m.Role + ": " + *m.Content
+	return short(text, uint64(len(text)), width)
 }

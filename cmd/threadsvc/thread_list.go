@@ -48,7 +48,6 @@ func (s *screen) threadRow(t *threadView) []cell {
 	if t.ActiveRun != "" {
 		active = cell{yellow, short(t.ActiveRun, 0, 24)}
 	}
-	metadata := string(t.Metadata)
 	return []cell{{bold, short(t.Thread, 0, 40)}, plain("%d", t.Version), plain("%d", t.Runs), {"", s.ago(t.LastRunTime)}, active,
-		{dim, short(metadata, uint64(len(metadata)), 40)}}
+		{dim, t.metadata(40)}}
 }

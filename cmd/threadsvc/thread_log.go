@@ -120,11 +120,20 @@ func summary(payload []byte, width int) string {
 	return short(strings.Join(parts, "  "), 0, width)
 }
 
-// member is one member of a payload: identifiers without quotes, patches as their operations, the rest as JSON.
+// member is one member of a payload: identifiers without quotes, messages as what was said last, patches as their operations, the rest as JSON.
 func member(name string, value json.RawMessage, width int) string {
 	var id string
 	if strings.HasSuffix(name, "Id") && json.Unmarshal(value, &id) == nil {
 		return name + "=" + short(id, 0, 40)
+	}
+	var messages []json.RawMessage
+	if name == "messages" && json.Unmarshal(value, &messages) == nil && len(messages) > 0 {
+		last := messages[len(messages)-1]
+		said := (&valueView{Value: last, Size: uint64(len(last))}).said(width)
+		if len(messages) == 1 {
+			return said
+		}
+		return fmt.Sprintf("%d messages, the last: %s", len(messages), said)
 	}
 	var ops []struct{ Op, Path string }
 	if json.Unmarshal(value, &ops) == nil && len(ops) > 0 && ops[0].Op != "" {

@@ -31,8 +31,8 @@ func newThreadChanges(flags *threadFlags) *cobra.Command {
 				Thread: c.name(args[0]), Pointer: args[1], From: begin, To: end, PageSize: size, PageToken: token})
 			return resp.GetChanges(), resp.GetNextPageToken(), err
 		}, func(change *threadsvcv1.StateChange) error {
-			view := changeView{viewSource(change.GetSource()), change.GetOperation(), change.GetPath(), change.GetPathBefore(),
-				viewValue(change.GetBefore()), viewValue(change.GetAfter())}
+			view := changeView{change.GetPath(), change.GetPathBefore(), change.GetOperation(),
+				viewValue(change.GetBefore()), viewValue(change.GetAfter()), viewSource(change.GetSource())}
 			if c.json {
 				return c.out.json(view)
 			}
@@ -70,7 +70,7 @@ func (s *screen) change(v *changeView) []cell {
 	if v.PathBefore != v.Path && v.PathBefore != "" {
 		operation += " from " + short(v.PathBefore, 0, 24)
 	}
-	return append(sourceCells(v.sourceView), cell{"", operation}, cell{red, v.Before.text(36)}, cell{green, v.After.text(36)})
+	return append(sourceCells(v.Source), cell{"", operation}, cell{red, v.Before.text(36)}, cell{green, v.After.text(36)})
 }
 
 func newThreadBlame(flags *threadFlags) *cobra.Command {

@@ -156,13 +156,16 @@ func visibleJSON(text string) string {
 	return b.String()
 }
 
-// short cuts a text to a number of characters; what is cut has the size of the whole behind it.
+// short cuts a text to a number of characters; what is cut has the size of the whole behind it, unless that is 0.
 func short(text string, size uint64, width int) string {
 	text = visible(text)
 	if utf8.RuneCountInString(text) <= width && uint64(len(text)) >= size {
 		return text
 	}
-	mark := "… (" + bytesText(size) + ")"
+	mark := "…"
+	if size > 0 {
+		mark = "… (" + bytesText(size) + ")"
+	}
 	runes := []rune(text)
 	return string(runes[:min(len(runes), max(width-utf8.RuneCountInString(mark), 8))]) + mark
 }

@@ -32,7 +32,7 @@ func newThreadShow(flags *threadFlags) *cobra.Command {
 }
 
 // show reads where a thread stands. Its parts are read one after the other: a thread at work may be further in later ones.
-func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, runs int) (*threadView, error) {
+func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, runs int) (*showView, error) {
 	resp, err := c.api.GetThread(ctx, &threadsvcv1.GetThreadRequest{Thread: name})
 	if err != nil {
 		return nil, err
@@ -46,9 +46,8 @@ func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, run
 		return nil, err
 	}
 	t := resp.GetThread()
-	view := viewThread(t)
-	view.threadMore = &threadMore{
-		Messages: t.GetMessageCount(), ContextBytes: t.GetContextSize(), StateBytes: size,
+	view := &showView{
+		threadView: viewThread(t), Messages: t.GetMessageCount(), ContextBytes: t.GetContextSize(), StateBytes: size,
 		PendingToolCalls: append([]string{}, t.GetPendingToolCalls()...), OpenInterrupts: []json.RawMessage{}, LastRuns: []runView{}, Undone: [][2]uint64{},
 	}
 	for _, interrupt := range t.GetOpenInterrupts() {
@@ -64,7 +63,7 @@ func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, run
 	if o := t.GetOrigin(); o != nil {
 		view.Origin = &originView{o.GetThreadId(), o.GetVersion()}
 	}
-	return &view, nil
+	return view, nil
 }
 
 // stateSize asks for the state, and leaves when its size is known.
@@ -80,7 +79,7 @@ func (c *threadCall) stateSize(ctx context.Context, name *threadsvcv1.ThreadName
 }
 
 // thread writes all of show.
-func (s *screen) thread(t *threadView) {
+func (s *screen) thread(t *showView) {
 	s.field("thread", cell{bold, t.Thread})
 	if t.Tenant != "" {
 		s.field("tenant", cell{"", t.Tenant})
@@ -88,8 +87,8 @@ func (s *screen) thread(t *threadView) {
 	s.field("version", plain("%d", t.Version), styled(dim, "   log %.16s", t.LogHash))
 	s.field("created", cell{"", when(t.CreateTime)}, styled(dim, "   %s", s.ago(t.CreateTime)))
 	s.field("holds", plain("%s, state %s, together %s", count(int(t.Messages), "message"), bytesText(t.StateBytes), bytesText(uint64(t.ContextBytes))))
-	if len(t.Metadata) > 0 {
-		s.field("metadata", cell{"", short(string(t.Metadata), uint64(len(t.Metadata)), s.width-14)})
+	if text := t.metadata(s.width - 14); text != "" {
+		s.field("metadata", cell{"", text})
 	}
 	if o := t.Origin; o != nil {
 		s.field("forked", plain("from %s at version %d", o.Thread, o.Version))
@@ -111,7 +110,7 @@ func (s *screen) field(label string, cells ...cell) {
 }
 
 // open writes what the next run has to answer.
-func (s *screen) open(t *threadView) {
+func (s *screen) open(t *showView) {
 	if len(t.PendingToolCalls) > 0 {
 		s.field("unanswered", cell{yellow, short(strings.Join(t.PendingToolCalls, ", "), 0, s.width-14)})
 	}
@@ -124,7 +123,7 @@ func (s *screen) open(t *threadView) {
 }
 
 // runs writes the table of runs, newest first.
-func (s *screen) runs(t *threadView) {
+func (s *screen) runs(t *showView) {
 	if len(t.LastRuns) == 0 {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // What --json writes. The names of fields stay; fields may be added. Times are RFC 3339, hashes hexadecimal, sizes in
 // bytes. JSON of the thread's own (metadata, payloads, values) is in it as such, with its numbers as they are written.
 
-// threadView is a thread. The fields from messages on are written by show alone.
+// threadView is a thread.
 type threadView struct {
 	Tenant       string          `json:"tenant"`
 	Thread       string          `json:"thread"`
@@ -26,11 +26,11 @@ type threadView struct {
 	ActiveRun    string          `json:"active_run,omitempty"`
 	LeaseExpires *time.Time      `json:"lease_expire_time,omitempty"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
-	*threadMore
 }
 
-// threadMore is what show adds.
-type threadMore struct {
+// showView is a thread as show writes it.
+type showView struct {
+	threadView
 	Messages         int64             `json:"messages"`
 	ContextBytes     int64             `json:"context_bytes"`
 	StateBytes       uint64            `json:"state_bytes"`
@@ -93,12 +93,12 @@ type valueView struct {
 
 // changeView is a change of a value; before or after is absent if there was, or is, none.
 type changeView struct {
-	*sourceView
-	Operation  string     `json:"operation"`
-	Path       string     `json:"path"`
-	PathBefore string     `json:"path_before"`
-	Before     *valueView `json:"before,omitempty"`
-	After      *valueView `json:"after,omitempty"`
+	Path       string      `json:"path"`
+	PathBefore string      `json:"path_before"`
+	Operation  string      `json:"operation"`
+	Before     *valueView  `json:"before,omitempty"`
+	After      *valueView  `json:"after,omitempty"`
+	Source     *sourceView `json:"source"`
 }
 
 // leafView is a leaf of the state; source is absent for the state that a thread begins with.
@@ -115,6 +115,14 @@ func viewThread(t *threadsvcv1.Thread) threadView {
 		LogHash: hex.EncodeToString(t.GetLogHash()), CreateTime: t.GetCreateTime().AsTime(), LastRunTime: t.GetLastRunTime().AsTime(),
 		Runs: t.GetRunCount(), ActiveRun: t.GetActiveRunId(), LeaseExpires: viewTime(t.GetLeaseExpireTime()), Metadata: viewJSON(t.GetMetadata()),
 	}
+}
+
+// metadata is what the application keeps with the thread, for people; nothing for an empty object.
+func (t *threadView) metadata(width int) string {
+	if string(t.Metadata) == "{}" {
+		return ""
+	}
+	return short(string(t.Metadata), uint64(len(t.Metadata)), width)
 }
 
 func viewRun(r *threadsvcv1.Run) runView {
