@@ -27,8 +27,8 @@ type agents struct {
 	acked atomic.Int64
 
 	mu   sync.Mutex
-	last time.Time     // of the last acknowledgement of any
-	from time.Time     // since when the first acknowledgement of each is waited for; zero if it is not
+	last time.Time // of the last acknowledgement of any
+	from time.Time // since when the first acknowledgement of each is waited for; zero if it is not
 	back map[*agent]time.Duration
 	gap  time.Duration // the longest time without one
 }

@@ -133,11 +133,16 @@ func (s *Service) pruneOne(ctx context.Context, due store.DueThread) error {
 		return nil
 	case errors.Is(err, store.ErrConflict) || isRefusal(err): // somebody is busy with it: it stays due
 		return nil
-	case err != nil:
-		plan.Next = time.Now().Add(pruneRetry)
 	}
 	storeCtx, cancel := s.writeContext(ctx)
 	defer cancel()
+	if err != nil {
+		now, clockErr := s.store.Now(storeCtx)
+		if clockErr != nil {
+			return err
+		}
+		plan.Next = now.Add(pruneRetry)
+	}
 	err = errors.Join(err, s.store.SetDue(storeCtx, due, plan.Head.Runs, plan.Next))
 	if plan.Cut.Version > 0 {
 		err = errors.Join(err, s.sweep(ctx, due.Key))
