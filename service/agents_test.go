@@ -27,7 +27,9 @@ type agents struct {
 	acked atomic.Int64
 
 	mu   sync.Mutex
-	last time.Time     // of the last acknowledgement of any
+	last time.Time // of the last acknowledgement of any
+	from time.Time // since when the first acknowledgement of each is waited for; zero if it is not
+	back map[*agent]time.Duration
 	gap  time.Duration // the longest time without one
 }
 
@@ -94,11 +96,14 @@ func (as *agents) progress(events int64) {
 	}
 }
 
-// acknowledged notes the acknowledgement of n events, and how long nobody had one.
-func (as *agents) acknowledged(n int64) {
+// acknowledged notes that an agent had n events acknowledged, and how long nobody had one.
+func (as *agents) acknowledged(a *agent, n int64) {
 	now := time.Now()
 	as.mu.Lock()
 	defer as.mu.Unlock()
+	if _, ok := as.back[a]; !ok && !as.from.IsZero() && now.After(as.from) {
+		as.back[a] = now.Sub(as.from)
+	}
 	if !as.last.IsZero() {
 		as.gap = max(as.gap, now.Sub(as.last))
 	}
@@ -113,6 +118,26 @@ func (as *agents) longestGap() time.Duration {
 	gap := as.gap
 	as.gap = 0
 	return gap
+}
+
+// expect begins to measure how long each takes to its next acknowledgement.
+func (as *agents) expect(from time.Time) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	as.from, as.back = from, map[*agent]time.Duration{}
+}
+
+// returned is how long the first and the last of those that talk took to their next acknowledgement.
+func (as *agents) returned() (first, last time.Duration) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	first = time.Hour
+	for _, a := range as.all {
+		if took, ok := as.back[a]; ok && !a.quiet {
+			first, last = min(first, took), max(last, took)
+		}
+	}
+	return first, last
 }
 
 // record writes a run of fifty events, or, quietly, one that takes longer than its lease.
@@ -135,7 +160,7 @@ func (a *agent) record(ctx context.Context, id string) error {
 		n := int64(p.GetNextOffset() - before)
 		before = p.GetNextOffset()
 		a.acked.Add(n)
-		a.of.acknowledged(n)
+		a.of.acknowledged(a, n)
 	}})
 	for i, e := range events {
 		if err := w.Append(ctx, []byte(e)); err != nil {

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/threadsvc/threadsvc/store"
@@ -21,10 +20,12 @@ const (
 	// firstBarred and maxBarred are the pauses between attempts. A lock is held for a millisecond as a rule.
 	firstBarred = 2 * time.Millisecond
 	maxBarred   = 100 * time.Millisecond
+	// drainPatience is how long a lock is waited for by a server that drains.
+	drainPatience = 200 * time.Millisecond
 )
 
 // again makes a commit in flight, which found its head locked, once more after a pause. It returns false, with the result
-// changed to say so, when the time for it is up or the committer closes; whoever waits is told to come back then.
+// changed to say so, when the time for it is up or the server drains; whoever waits is told to come back then.
 func (w *committer) again(l *live, result *store.Result) bool {
 	p := l.inflight // stays until finish
 	if p.bar.since.IsZero() {
@@ -32,8 +33,7 @@ func (w *committer) again(l *live, result *store.Result) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.hurry || time.Since(p.bar.since) > w.cfg.StoreTimeout {
-		result.Err = fmt.Errorf("%w: somebody holds the lock of the thread's head", store.ErrUnavailable)
+	if result.Err = w.giveUp(time.Since(p.bar.since)); result.Err != nil {
 		return false
 	}
 	w.delayed.Add(1)
@@ -46,4 +46,20 @@ func (w *committer) again(l *live, result *store.Result) bool {
 	})
 	p.bar.pause = min(2*p.bar.pause, maxBarred)
 	return true
+}
+
+// giveUp says whether a commit that has been barred for so long is to be given up, and why. A server that drains leaves it to
+// another one, since streams have to end in time. mu must be held.
+func (w *committer) giveUp(barred time.Duration) error {
+	select {
+	case <-w.drain:
+		if barred > drainPatience || w.hurry {
+			return errShuttingDown
+		}
+	default:
+	}
+	if w.hurry || barred > w.cfg.StoreTimeout {
+		return errBarred
+	}
+	return nil
 }

@@ -72,7 +72,7 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 
 func (l *checkpointLayer) lay(ctx context.Context) error {
 	l.since = 0
-	ctx, cancel := l.service.storeContext(ctx)
+	ctx, cancel := l.service.writeContext(ctx)
 	defer cancel()
 	_, err := l.service.store.PutCheckpoint(ctx, l.key, store.Checkpoint{Fold: l.thread.Fold(), Hash: l.thread.Hash()})
 	return err

@@ -24,6 +24,7 @@ import (
 // move. What decides anything about a thread (leases, interrupts, the order of versions) goes by the database's clock.
 var clockReaders = map[string]string{
 	"service/append.go:delay":         "how long events may be gathered",
+	"service/barred.go:again":         "how long a lock has been in the way",
 	"service/committer.go:next":       "how long a transaction takes",
 	"service/committer.go:mayBegin":   "how long a transaction takes",
 	"service/committer.go:commit":     "how long a transaction takes, for the log",

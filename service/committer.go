@@ -38,6 +38,7 @@ type committer struct {
 	cache *cache
 	ended func(store.Key) // told of threads without an active run, after a commit
 	tails *tails
+	drain <-chan struct{} // closed when nobody shall wait for long any more
 
 	mu      sync.Mutex
 	ready   *sync.Cond
@@ -59,8 +60,8 @@ const (
 	longCommit = 10 * time.Millisecond
 )
 
-func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(store.Key)) *committer {
-	w := &committer{store: st, cfg: cfg, cache: c, tails: t, ended: ended}
+func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(store.Key), drain <-chan struct{}) *committer {
+	w := &committer{store: st, cfg: cfg, cache: c, tails: t, ended: ended, drain: drain}
 	w.ready = sync.NewCond(&w.mu)
 	w.nudge = time.AfterFunc(longCommit, w.ready.Signal)
 	w.workers.Add(cfg.Committers)

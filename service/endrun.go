@@ -58,9 +58,11 @@ func (s *Service) fenceOff(ctx context.Context, key store.Key, runID string, att
 	if attempt != patience || runID == "" {
 		return nil
 	}
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	return s.store.Fence(ctx, key, runID)
+	return s.patiently(ctx, key, func() error {
+		storeCtx, cancel := s.writeContext(ctx)
+		defer cancel()
+		return s.store.Fence(storeCtx, key, runID)
+	})
 }
 
 func checkEnd(req *threadsvcv1.EndRunRequest) error {

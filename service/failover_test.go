@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/codes"
 
+	"github.com/threadsvc/threadsvc/service"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/embedded"
 )
@@ -72,13 +74,17 @@ func (p *pair) url(t *testing.T) string {
 }
 
 // fail kills the primary and everything of it, and makes the standby the primary.
-func (p *pair) fail(t *testing.T) {
+// It returns how long the database was away: until it was seen that the primary is dead, and until the standby took writes.
+func (p *pair) fail(t *testing.T) (dead, promoted time.Duration) {
 	t.Helper()
+	started := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ok(t, syscall.Kill(p.primary.PID(), syscall.SIGKILL)) // its backends find out and end by themselves
 	ok(t, p.primary.Crash(ctx))
+	dead = time.Since(started)
 	ok(t, p.standby.Promote(ctx))
+	return dead, time.Since(started) - dead
 }
 
 // The primary is killed under load and its synchronous standby promoted. Nobody tells the servers or the clients, and
@@ -96,9 +102,11 @@ func TestFailover(t *testing.T) {
 	as := startAgents(t, addresses, 6)
 	as.progress(60)
 	as.longestGap()
-	p.fail(t)
+	dead, promoted := p.fail(t)
+	as.expect(time.Now())
 	as.progress(60)
 	gap := as.longestGap()
+	first, last := as.returned()
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -108,7 +116,9 @@ func TestFailover(t *testing.T) {
 	as.progress(60)
 	as.stop()
 	lost, doubled := as.check(dial(t, addresses[0]))
-	t.Logf("failover: %d clients, %d events acked, %d lost, %d doubled, gap %.1f s", len(as.all), as.acked.Load(), lost, doubled, gap.Seconds())
+	t.Logf("failover: %d clients, %d events acked, %d lost, %d doubled, gap %.1f s: primary dead after %.1f s, standby promoted in %.1f s, "+
+		"first client on after %.2f s, last after %.2f s", len(as.all), as.acked.Load(), lost, doubled, gap.Seconds(),
+		dead.Seconds(), promoted.Seconds(), first.Seconds(), last.Seconds())
 }
 
 // terminateAll ends all connections of a database, as an administrator may at any time.
@@ -118,4 +128,38 @@ func terminateAll(t testing.TB, url string) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	execSQL(t, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+}
+
+// Sessions that live in the pool turn read-only, and nobody ends them: the next write finds out, and goes to the host that
+// takes writes by then.
+func TestLiveSessionsTurnReadOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	t.Parallel()
+	p := startPair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := converse(t, serveDatabase(t, p.url(t), service.Config{ReapInterval: -1}), "t1")
+	c.open("r1", textStart("m"), textDelta("m", "a"))
+	former := connect(t, p.primary.URL(crashDatabase))
+	execSQL(t, former, `ALTER SYSTEM SET default_transaction_read_only = on`)
+	execSQL(t, former, `SELECT pg_reload_conf()`)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // backends reload between statements
+		if _, err := c.tryAppend(textDelta("m", "b")); err != nil {
+			wantReason(t, err, codes.Unavailable, "DATABASE_UNAVAILABLE")
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("the primary still takes writes")
+		}
+	}
+	ok(t, p.standby.Promote(ctx))
+	c.eventually(textDelta("m", "c"))
+	c.append(textEnd("m"), runFinished("t1", "r1"))
+	c.stillWorks()
+	var here int
+	ok(t, former.QueryRow(ctx, `SELECT count(*) FROM log_segments WHERE run_id = 'r1' AND last_version >= $1`, len(c.log())).Scan(&here))
+	if here != 0 {
+		t.Error("the former primary was written to")
+	}
 }

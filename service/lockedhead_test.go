@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/service"
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
@@ -92,4 +94,58 @@ func TestLockedHeadForTooLong(t *testing.T) {
 	if got := c.context().Messages[0].Content; got != "x" {
 		t.Errorf("content %q", got)
 	}
+}
+
+// A server that stops while a thread's head is locked ends its streams in time: what was sent is acknowledged or refused, in
+// band, and the last word is to go elsewhere. Nor does a writer of metadata keep it.
+func TestServerStopsWhileAHeadIsLocked(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	node := startNode(t, openStore(t, url), service.Config{StoreTimeout: time.Minute})
+	c := converse(t, dial(t, node.address), "t1")
+	c.open("r1", textStart("m"))
+	other := converse(t, c.client, "t2")
+	other.open("r1", textStart("m"))
+	p, free := c.produce(), other.produce()
+	tx := lockHead(t, connect(t, url), "t1")
+	p.send(c.offset, textDelta("m", "x"))
+	p.send(c.offset+1, textDelta("m", "y"))
+	free.send(other.offset, textDelta("m", "x"))
+	if _, err := free.ack(); err != nil {
+		t.Fatal(err)
+	}
+	updated := make(chan error, 1)
+	go func() {
+		_, err := c.client.UpdateThread(t.Context(), &threadsvcv1.UpdateThreadRequest{Thread: threadName("t1"), MetadataPatch: []byte(`{"a":1}`)})
+		updated <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- node.stop() }()
+	refused := 0
+	for {
+		resp, err := p.stream.Recv()
+		if err != nil {
+			wantReason(t, err, codes.Unavailable, "SHUTTING_DOWN")
+			break
+		}
+		if resp.GetProgress() != nil {
+			t.Error("acknowledged")
+		}
+		wantReason(t, status.FromProto(resp.GetError()).Err(), codes.Unavailable, "SHUTTING_DOWN")
+		refused++
+	}
+	if refused != 2 {
+		t.Errorf("%d batches were refused in band", refused)
+	}
+	_, err := free.stream.Recv()
+	wantReason(t, err, codes.Unavailable, "SHUTTING_DOWN")
+	wantReason(t, <-updated, codes.Unavailable, "SHUTTING_DOWN")
+	ok(t, <-stopped)
+	ok(t, tx.Rollback(t.Context()))
+	c.client = serveDatabase(t, url, service.Config{})
+	if events := c.events("r1"); len(events) != 2 {
+		t.Errorf("the log has %q", events)
+	}
+	c.append(textDelta("m", "x"))
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -65,13 +66,15 @@ func (m *merger) round(ctx context.Context) bool {
 		merged, err := m.store.Merge(mergeCtx, at)
 		cancel()
 		if err != nil {
-			m.failed(ctx, err)
+			if !m.recovered(ctx, err) {
+				return false
+			}
 			continue
 		}
 		progress = true
 		replayed, err := m.lay(ctx, at)
-		if err != nil {
-			m.failed(ctx, err)
+		if err != nil && !m.recovered(ctx, err) {
+			return false
 		}
 		merged += replayed
 		wait := time.Duration(float64(merged) / float64(m.cfg.MergeRate) * float64(time.Second))
@@ -86,6 +89,13 @@ func (m *merger) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		m.cfg.Logger.Warn("merging segments failed", "error", err)
 	}
+}
+
+// recovered notes a failure, waits if the database may be away, when the next attempt would fail as well, and reports
+// whether the context still holds.
+func (m *merger) recovered(ctx context.Context, err error) bool {
+	m.failed(ctx, err)
+	return !errors.Is(err, store.ErrUnavailable) || pause(ctx, mergeInterval)
 }
 
 // pause waits and reports whether the context still holds.

@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -184,18 +185,27 @@ func (c *conversation) eventually(event string) {
 	}
 }
 
-// A writer that is stuck behind a lock keeps no reader waiting, of their own thread or another.
-func TestReadsBesideAStuckWriter(t *testing.T) {
+// Writers that are stuck behind a lock, however many, keep no reader waiting, of their own thread or another, nor those who write
+// to other threads.
+func TestReadsBesideStuckWriters(t *testing.T) {
 	t.Parallel()
 	url := storetest.Database(t)
-	rpc := serveDatabase(t, url, service.Config{StoreTimeout: time.Minute, Reads: 2})
+	rpc := serveDatabase(t, url, service.Config{StoreTimeout: time.Minute, Reads: 1, Writes: 1})
 	c := converse(t, rpc, "t1")
 	c.record("r1", text("m", "hello")...)
 	tx := lockHead(t, connect(t, url), "t1")
 	ctx, cancel := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
+	update := func(ctx context.Context, thread string) error {
+		_, err := rpc.UpdateThread(ctx, &threadsvcv1.UpdateThreadRequest{Thread: threadName(thread), MetadataPatch: []byte(`{"a":1}`)})
+		return err
+	}
+	for range 50 {
+		writers.Go(func() { wantCancelled(t, update(ctx, "t1")) })
+	}
 	writers.Go(func() {
-		_, _ = rpc.UpdateThread(ctx, &threadsvcv1.UpdateThreadRequest{Thread: threadName("t1"), MetadataPatch: []byte(`{"a":1}`)})
+		_, err := rpc.DeleteThread(ctx, &threadsvcv1.DeleteThreadRequest{Thread: threadName("t1")})
+		wantCancelled(t, err)
 	})
 	time.Sleep(50 * time.Millisecond)
 	for range 10 {
@@ -210,8 +220,53 @@ func TestReadsBesideAStuckWriter(t *testing.T) {
 	}
 	other := converse(t, rpc, "t2")
 	other.record("r1", text("m", "hello")...)
+	ok(t, update(t.Context(), "t2"))
 	cancel()
 	writers.Wait()
 	ok(t, tx.Rollback(t.Context()))
+	ok(t, update(t.Context(), "t1"))
 	c.stillWorks()
+}
+
+func wantCancelled(t *testing.T, err error) {
+	t.Helper()
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("error %v %s, want CANCELLED", err, detailsOf(err))
+	}
+}
+
+// Writers of metadata that wait for a lock are done once it is gone, each with its own change; one that waits in vain is told
+// to come back.
+func TestStuckWritersGoOn(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	c := converse(t, serveDatabase(t, url, service.Config{}), "t1")
+	c.record("r1", text("m", "hello")...)
+	hasty := serveDatabase(t, url, service.Config{StoreTimeout: 200 * time.Millisecond})
+	tx := lockHead(t, connect(t, url), "t1")
+	patch := func(rpc threadsvcv1.ThreadServiceClient, n int) error {
+		_, err := rpc.UpdateThread(t.Context(), &threadsvcv1.UpdateThreadRequest{
+			Thread: threadName("t1"), MetadataPatch: fmt.Appendf(nil, `{"k%d":%d}`, n, n),
+		})
+		return err
+	}
+	var writers sync.WaitGroup
+	for n := range 10 {
+		writers.Go(func() {
+			if err := patch(c.client, n); err != nil {
+				t.Error(err, detailsOf(err))
+			}
+		})
+	}
+	wantReason(t, patch(hasty, 99), codes.Unavailable, "DATABASE_UNAVAILABLE")
+	ok(t, tx.Rollback(t.Context()))
+	writers.Wait()
+	got := must(c.client.GetThread(t.Context(), &threadsvcv1.GetThreadRequest{Thread: threadName("t1")}))(t)
+	var members map[string]int
+	ok(t, json.Unmarshal(got.GetThread().GetMetadata(), &members))
+	for n := range 10 {
+		if members[fmt.Sprint("k", n)] != n || len(members) != 10 {
+			t.Errorf("metadata %v", members)
+		}
+	}
 }

@@ -67,8 +67,8 @@ func (p *pruner) sweepAll(ctx context.Context) bool {
 		return p.failed(ctx, "", err)
 	}
 	for _, key := range keys {
-		if err := s.sweep(ctx, key); err != nil {
-			p.failed(ctx, key.String(), err)
+		if err := s.sweep(ctx, key); err != nil && !p.recovered(ctx, key, err) {
+			return false
 		}
 	}
 	return ctx.Err() == nil
@@ -77,7 +77,7 @@ func (p *pruner) sweepAll(ctx context.Context) bool {
 func (p *pruner) spread(ctx context.Context) bool {
 	s := p.service
 	for more := true; more; {
-		storeCtx, cancel := s.storeContext(ctx)
+		storeCtx, cancel := s.writeContext(ctx)
 		var err error
 		more, err = s.store.SpreadPolicies(storeCtx, sweepRows)
 		cancel()
@@ -100,8 +100,8 @@ func (p *pruner) pruneDue(ctx context.Context) bool {
 		return p.failed(ctx, "", err)
 	}
 	for _, due := range page {
-		if err := s.pruneOne(ctx, due); err != nil {
-			p.failed(ctx, due.Key.String(), err)
+		if err := s.pruneOne(ctx, due); err != nil && !p.recovered(ctx, due.Key, err) {
+			return false
 		}
 		if !pause(ctx, s.cfg.PrunePause) {
 			return false
@@ -117,6 +117,12 @@ func (p *pruner) failed(ctx context.Context, threadKey string, err error) bool {
 	return false
 }
 
+// recovered notes a failure, waits if the database may be away, and reports whether the context still holds.
+func (p *pruner) recovered(ctx context.Context, key store.Key, err error) bool {
+	p.failed(ctx, key.String(), err)
+	return !errors.Is(err, store.ErrUnavailable) || pause(ctx, mergeInterval)
+}
+
 // pruneOne prunes a thread and notes when it is to be looked at next.
 func (s *Service) pruneOne(ctx context.Context, due store.DueThread) error {
 	keep := due.Policy.Keep
@@ -127,11 +133,16 @@ func (s *Service) pruneOne(ctx context.Context, due store.DueThread) error {
 		return nil
 	case errors.Is(err, store.ErrConflict) || isRefusal(err): // somebody is busy with it: it stays due
 		return nil
-	case err != nil:
-		plan.Next = time.Now().Add(pruneRetry)
 	}
-	storeCtx, cancel := s.storeContext(ctx)
+	storeCtx, cancel := s.writeContext(ctx)
 	defer cancel()
+	if err != nil {
+		now, clockErr := s.store.Now(storeCtx)
+		if clockErr != nil {
+			return err
+		}
+		plan.Next = now.Add(pruneRetry)
+	}
 	err = errors.Join(err, s.store.SetDue(storeCtx, due, plan.Head.Runs, plan.Next))
 	if plan.Cut.Version > 0 {
 		err = errors.Join(err, s.sweep(ctx, due.Key))
@@ -162,7 +173,7 @@ func (s *Service) prune(ctx context.Context, key store.Key, keep store.Keep) (st
 	if err != nil {
 		return plan, err
 	}
-	storeCtx, cancel = s.storeContext(ctx)
+	storeCtx, cancel = s.writeContext(ctx)
 	defer cancel()
 	return plan, s.store.Cut(storeCtx, key, plan.Cut, checkpoint.Hash)
 }
@@ -179,7 +190,7 @@ func (s *Service) layCut(ctx context.Context, plan *store.Plan) (store.Checkpoin
 	if c.Hash == ([32]byte{}) || thread.Running() {
 		return c, fmt.Errorf("%w: the log up to version %d", store.ErrCorrupt, plan.Cut.Version)
 	}
-	storeCtx, cancel := s.storeContext(ctx)
+	storeCtx, cancel := s.writeContext(ctx)
 	err = s.store.PutCut(storeCtx, key, c)
 	cancel()
 	if err != nil {
@@ -200,7 +211,7 @@ func (s *Service) layCut(ctx context.Context, plan *store.Plan) (store.Checkpoin
 // sweep removes a thread's garbage, step by step.
 func (s *Service) sweep(ctx context.Context, key store.Key) error {
 	for more := true; more; {
-		storeCtx, cancel := s.storeContext(ctx)
+		storeCtx, cancel := s.writeContext(ctx)
 		var err error
 		more, err = s.store.Sweep(storeCtx, key, sweepRows)
 		cancel()

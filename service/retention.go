@@ -60,15 +60,19 @@ func (s *Service) policy(ctx context.Context, tenant string) (store.Policy, erro
 // UpdateRetentionPolicy implements the contract.
 func (s *Service) UpdateRetentionPolicy(ctx context.Context, req *threadsvcv1.UpdateRetentionPolicyRequest) (*threadsvcv1.UpdateRetentionPolicyResponse, error) {
 	policy, err := readPolicy(req.GetPolicy())
+	var set store.Policy
 	if err == nil {
-		storeCtx, cancel := s.storeContext(ctx)
-		defer cancel()
-		policy, err = s.store.SetPolicy(storeCtx, policy)
+		err = s.patiently(ctx, store.KeyOf(policy.Tenant, ""), func() (err error) {
+			storeCtx, cancel := s.writeContext(ctx)
+			defer cancel()
+			set, err = s.store.SetPolicy(storeCtx, policy)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, statusOf(err, s.cfg.Logger).Err()
 	}
-	return &threadsvcv1.UpdateRetentionPolicyResponse{Policy: policyMessage(&policy)}, nil
+	return &threadsvcv1.UpdateRetentionPolicyResponse{Policy: policyMessage(&set)}, nil
 }
 
 func readPolicy(m *threadsvcv1.RetentionPolicy) (p store.Policy, err error) {
@@ -107,9 +111,11 @@ func policyMessage(p *store.Policy) *threadsvcv1.RetentionPolicy {
 func (s *Service) DeleteRetentionPolicy(ctx context.Context, req *threadsvcv1.DeleteRetentionPolicyRequest) (*threadsvcv1.DeleteRetentionPolicyResponse, error) {
 	err := checkOptionalID("tenant", req.GetTenant())
 	if err == nil {
-		storeCtx, cancel := s.storeContext(ctx)
-		defer cancel()
-		err = s.store.DeletePolicy(storeCtx, req.GetTenant())
+		err = s.patiently(ctx, store.KeyOf(req.GetTenant(), ""), func() error {
+			storeCtx, cancel := s.writeContext(ctx)
+			defer cancel()
+			return s.store.DeletePolicy(storeCtx, req.GetTenant())
+		})
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, statusOf(err, s.cfg.Logger).Err()
@@ -155,7 +161,11 @@ func (s *Service) pruneThread(ctx context.Context, req *threadsvcv1.PruneThreadR
 // pruneNow prunes a thread, again if somebody else has changed it meanwhile, and removes what garbage it can.
 func (s *Service) pruneNow(ctx context.Context, key store.Key, keep store.Keep) (*threadsvcv1.PruneThreadResponse, error) {
 	for attempt := 1; ; attempt++ {
-		plan, err := s.prune(ctx, key, keep)
+		var plan store.Plan
+		err := s.patiently(ctx, key, func() (err error) {
+			plan, err = s.prune(ctx, key, keep)
+			return err
+		})
 		if errors.Is(err, store.ErrConflict) && attempt < maxAttempts {
 			continue
 		}

@@ -28,10 +28,11 @@ type Config struct {
 	FoldBytes int
 	// Committers is the number of transactions under way at once; CommitThreads bounds the threads in one.
 	Committers, CommitThreads int
-	// StoreTimeout bounds every call of the store. Reads is the number of those that read which are under way at once; it
-	// must be below the number of the store's connections, so that what is to be committed always finds one.
-	StoreTimeout time.Duration
-	Reads        int
+	// StoreTimeout bounds every call of the store. Reads is the number of those that read which are under way at once, Writes
+	// that of those that write something else than commits; together they must be below the number of the store's
+	// connections, so that what is to be committed always finds one.
+	StoreTimeout  time.Duration
+	Reads, Writes int
 	// WaitersPerThread and Waiters bound the StartRun calls that wait for the active run of a thread, and of all threads;
 	// negative means that none may.
 	WaitersPerThread, Waiters int
@@ -72,6 +73,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.CommitThreads, 256)
 	orElse(&c.StoreTimeout, 10*time.Second)
 	orElse(&c.Reads, 4)
+	orElse(&c.Writes, 2)
 	orElse(&c.WaitersPerThread, 16)
 	orElse(&c.Waiters, 1000)
 	orElse(&c.ReapInterval, 5*time.Second)
@@ -113,6 +115,8 @@ type Service struct {
 	reaper    *reaper
 	pruner    *pruner
 	reads     gate
+	writes    gate
+	turns     *turns
 	waiting   *waitRoom
 	tails     *tails
 	imports   chan struct{} // has room for one of each import under way
@@ -128,9 +132,9 @@ func New(st store.Store, cfg Config) *Service {
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{}), imports: make(chan struct{}, maxImports)}
 	s.cache = newCache(cfg.CacheBytes)
 	s.tails = newTails(st, cfg)
-	s.reads = newGate(cfg.Reads)
+	s.reads, s.writes, s.turns = newGate(cfg.Reads), newGate(cfg.Writes), newTurns()
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
-	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended)
+	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended, s.drain)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
 	s.reaper = newReaper(s)
 	s.pruner = newPruner(s)

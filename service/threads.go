@@ -137,22 +137,32 @@ func (s *Service) updateThread(ctx context.Context, req *threadsvcv1.UpdateThrea
 	if _, err := readMetadata("metadata_patch", patch); err != nil {
 		return store.Head{}, err
 	}
-	ctx, cancel := s.storeContext(ctx)
-	defer cancel()
-	return s.store.UpdateMetadata(ctx, key, func(present store.Metadata) (store.Metadata, error) {
-		text := present.Text
-		if len(text) == 0 {
-			text = []byte("{}")
-		}
-		if len(patch) == 0 {
-			return present, nil
-		}
-		merged, err := jsonpatch.MergePatch(text, patch)
-		if err != nil {
-			return store.Metadata{}, errField("metadata_patch", "cannot be merged")
-		}
-		return readMetadata("metadata_patch", unescapeHTML(merged))
+	var head store.Head
+	err = s.patiently(ctx, key, func() (err error) {
+		storeCtx, cancel := s.writeContext(ctx)
+		defer cancel()
+		head, err = s.store.UpdateMetadata(storeCtx, key, func(present store.Metadata) (store.Metadata, error) {
+			return mergeMetadata(present, patch)
+		})
+		return err
 	})
+	return head, err
+}
+
+// mergeMetadata applies a merge patch (RFC 7396) to a thread's metadata.
+func mergeMetadata(present store.Metadata, patch []byte) (store.Metadata, error) {
+	text := present.Text
+	if len(text) == 0 {
+		text = []byte("{}")
+	}
+	if len(patch) == 0 {
+		return present, nil
+	}
+	merged, err := jsonpatch.MergePatch(text, patch)
+	if err != nil {
+		return store.Metadata{}, errField("metadata_patch", "cannot be merged")
+	}
+	return readMetadata("metadata_patch", unescapeHTML(merged))
 }
 
 // unescapeHTML takes back the escapes of <, > and & that a merge patch writes into a JSON text.
@@ -196,9 +206,13 @@ func (s *Service) deleteThread(ctx context.Context, name *threadsvcv1.ThreadName
 		return store.Erasure{}, err
 	}
 	defer l.release()
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeouts*s.cfg.StoreTimeout)
-	defer cancel()
-	gone, err := s.store.Delete(ctx, key)
+	var gone store.Erasure
+	err = s.patiently(ctx, key, func() (err error) {
+		storeCtx, cancel := s.writes.pass(ctx, deleteTimeouts*s.cfg.StoreTimeout)
+		defer cancel()
+		gone, err = s.store.Delete(storeCtx, key)
+		return err
+	})
 	s.cache.drop(l)
 	return gone, err
 }

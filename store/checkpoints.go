@@ -124,8 +124,7 @@ ON CONFLICT (thread_key, version) DO NOTHING`
 // PutCheckpoint implements Store. Another node may put the same one at the same time.
 func (p *Postgres) PutCheckpoint(ctx context.Context, key Key, c Checkpoint) (kept bool, err error) {
 	packed := packCheckpoint(&c)
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) (err error) {
+	err = p.write(ctx, func(tx pgx.Tx) (err error) {
 		kept, err = packed.put(ctx, tx, key)
 		return err
 	})

@@ -61,7 +61,7 @@ func (p *Postgres) commitGroup(ctx context.Context, group []member) {
 		return
 	}
 	err := classify(retry(ctx, safeWrite, func() error { return p.writeGroup(ctx, group) }))
-	if err != nil && len(group) > 1 && (!errors.Is(err, ErrUnavailable) || sqlState(err) == lockNotAvailable) {
+	if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) {
 		for i := range group {
 			p.commitGroup(ctx, group[i:i+1])
 		}
@@ -84,8 +84,7 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 		settle(group, heads, nil)
 		return err
 	}
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	return p.inTransaction(ctx, sqlBegin, func(tx pgx.Tx) error {
 		taken, err := takeHeads(ctx, tx, commits)
 		if err != nil {
 			return err

@@ -108,8 +108,7 @@ FOR KEY SHARE`
 func (p *Postgres) PutCut(ctx context.Context, key Key, c Checkpoint) error {
 	f := packCheckpoint(&c)
 	commit := []*Commit{{Key: key, chunks: f.chunks}}
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	return classify(pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
 		held := map[chunkName]bool{}
 		var found, ahead bool
 		batch := &pgx.Batch{}

@@ -61,7 +61,7 @@ const sqlAppend = sqlHeads + `, segments AS (
 SELECT thread_key, lease_expires_at, now() FROM heads`
 
 // sqlCreateHeads waits for others who are making or erasing the same threads, and this for not too long, as all that follows
-// in its transaction: the other threads of the group stand behind it.
+// in its transaction: the other threads of the group stand behind it. Whoever is in the way longer is met again later.
 const sqlCreateHeads = `
 INSERT INTO threads (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
                      lease_expires_at, runs, tenant, thread_id, metadata, metadata_hash, labels)
@@ -75,7 +75,7 @@ FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6:
             $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bytea[])
     AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
           runs, tenant, thread_id, metadata),
-    (SELECT set_config('lock_timeout', '2s', true)) AS patience
+    (SELECT set_config('lock_timeout', '250ms', true)) AS patience
 ORDER BY i.thread_key
 ON CONFLICT (thread_key) DO NOTHING
 RETURNING thread_key, lease_expires_at, now()`

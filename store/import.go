@@ -36,8 +36,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 // Import implements Store. Everything is written in one transaction, which lasts as long as feed does.
 func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) error) error {
 	var feedErr error
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	err := pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	err := p.inTransaction(ctx, sqlBeginLong, func(tx pgx.Tx) error {
 		var exists bool
 		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM threads WHERE thread_key = $1)`, uuid(head.Key)).Scan(&exists)
 		if err != nil || exists {

@@ -42,8 +42,8 @@ WHERE thread_key = $1 AND active_run = $2`
 
 // Fence implements Store.
 func (p *Postgres) Fence(ctx context.Context, key Key, runID string) error {
-	return classify(retry(ctx, safeWrite, func() error {
-		_, err := p.pool.Exec(ctx, sqlFence, uuid(key), runID)
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, sqlFence, uuid(key), runID)
 		return err
 	}))
 }

@@ -71,8 +71,8 @@ type storedSegment struct {
 
 // Merge implements Store. Versions, hashes and the entries themselves stay what they are.
 func (p *Postgres) Merge(ctx context.Context, at RunPlace) (merged int64, err error) {
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	err = p.write(ctx, func(tx pgx.Tx) error {
+		merged = 0
 		segments, err := lockUnmerged(ctx, tx, at)
 		if err != nil || segments == nil {
 			return err

@@ -33,9 +33,16 @@ SET max_age_us = excluded.max_age_us, max_runs = excluded.max_runs, max_bytes = 
 RETURNING tenant, coalesce(max_age_us, 0), coalesce(max_runs, 0), coalesce(max_bytes, 0), updated_at`
 
 // SetPolicy implements Store.
-func (p *Postgres) SetPolicy(ctx context.Context, policy Policy) (Policy, error) {
-	return queryOne(ctx, p, scanPolicy, sqlSetPolicy, policy.Tenant, policy.Keep.MaxAge.Microseconds(), policy.Keep.MaxRuns,
-		policy.Keep.MaxBytes)
+func (p *Postgres) SetPolicy(ctx context.Context, policy Policy) (set Policy, err error) {
+	err = p.write(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sqlSetPolicy, policy.Tenant, policy.Keep.MaxAge.Microseconds(), policy.Keep.MaxRuns,
+			policy.Keep.MaxBytes)
+		if err == nil {
+			set, err = pgx.CollectExactlyOneRow(rows, scanPolicy)
+		}
+		return err
+	})
+	return set, classify(err)
 }
 
 const sqlDeletePolicy = `
@@ -44,11 +51,13 @@ WHERE tenant = $1`
 
 // DeletePolicy implements Store.
 func (p *Postgres) DeletePolicy(ctx context.Context, tenant string) error {
-	tag, err := p.pool.Exec(ctx, sqlDeletePolicy, tenant)
-	if err == nil && tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return classify(err)
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, sqlDeletePolicy, tenant)
+		if err == nil && tag.RowsAffected() == 0 {
+			return ErrNotFound
+		}
+		return err
+	}))
 }
 
 // sqlSpread marks what its index finds as not due, which leaves that part of the index. A policy is spread when a statement
@@ -76,7 +85,7 @@ SELECT EXISTS (SELECT 1 FROM changed), (SELECT count(*) FROM marked)`
 // SpreadPolicies implements Store. Heads that others hold are left for the next time.
 func (p *Postgres) SpreadPolicies(ctx context.Context, limit int) (more bool, err error) {
 	var marked int64
-	err = p.pool.QueryRow(ctx, sqlSpread, int64(limit)).Scan(&more, &marked)
+	err = p.write(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, sqlSpread, int64(limit)).Scan(&more, &marked) })
 	return more, classify(err)
 }
 
@@ -110,6 +119,8 @@ func (p *Postgres) SetDue(ctx context.Context, due DueThread, runs int64, at tim
 	if !at.IsZero() {
 		next = &at
 	}
-	_, err := p.pool.Exec(ctx, sqlSetDue, uuid(due.Key), runs, next, due.Policy.Tenant, due.Policy.UpdatedAt)
-	return classify(err)
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, sqlSetDue, uuid(due.Key), runs, next, due.Policy.Tenant, due.Policy.UpdatedAt)
+		return err
+	}))
 }

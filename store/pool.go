@@ -55,10 +55,11 @@ func hasSeveralHosts(config *pgconn.Config) bool {
 }
 
 // keepsConnection reports whether a connection that has brought an error of the server may be used again. When the server
-// takes no more writes all the connections lead to the wrong one; when it ends, those that are idle do not know it yet.
+// takes no more writes all the connections lead to the wrong one; when it ends, those that are idle do not know it yet. When
+// the type of a column changes under prepared statements, all have some that are useless, and attempts are few.
 func (p *Postgres) keepsConnection(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	switch err.Code {
-	case readOnlyTransaction, adminShutdown, crashShutdown, cannotConnectNow:
+	case readOnlyTransaction, adminShutdown, crashShutdown, cannotConnectNow, featureNotSupported:
 		p.renew()
 		return false
 	}

@@ -14,6 +14,8 @@ import (
 // Store keeps threads. Its methods are safe for concurrent use, hold no locks between calls, and obey the deadline of
 // their context. Reads see committed data only, each in one snapshot.
 //
+// A method that needs the lock of a row which somebody else keeps returns ErrLocked before long, and may be called again.
+//
 // Errors: ErrNotFound, ErrConflict, ErrDuplicate, ErrDeleted and ErrUnavailable (all to be tested with errors.Is). ErrInvalid and
 // ErrCorrupt, and anything else, are a fault of the program or the data. Offsets and versions beyond those stored, and
 // identifiers nobody used, find nothing; identifiers must be valid UTF-8 without NUL.
@@ -81,7 +83,7 @@ type Store interface {
 	Merge(ctx context.Context, at RunPlace) (int64, error)
 
 	// UpdateMetadata replaces a thread's metadata by what change makes of the present one, in one transaction with the
-	// row locked. change may be called once only and must not block.
+	// row locked. change must not block, and may be called again.
 	UpdateMetadata(ctx context.Context, key Key, change func(Metadata) (Metadata, error)) (Head, error)
 
 	// Delete erases every row of a thread, and leaves a tombstone that has no more of it than its key, its version, its hash

@@ -60,9 +60,10 @@ type pruning struct {
 // before the cut, and then the contents go that nothing refers to any more.
 func (p *Postgres) Sweep(ctx context.Context, key Key, limit int) (more bool, err error) {
 	at := pruning{key: key}
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	held, left := false, limit
-	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) (err error) {
+	var held bool
+	var left int
+	err = p.write(ctx, func(tx pgx.Tx) (err error) {
+		left = limit
 		if held, err = at.lock(ctx, tx); err != nil || !held {
 			return err
 		}
@@ -124,8 +125,7 @@ WHERE p.thread_key = $1 AND t.thread_key = p.thread_key AND t.first_version = $2
 // endSweep notes that nothing is left to remove.
 func (p *Postgres) endSweep(ctx context.Context, at *pruning) error {
 	swept := *at
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	return classify(pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
 		held, err := at.lock(ctx, tx)
 		if err != nil || !held || at.version != swept.version {
 			return err
@@ -168,8 +168,7 @@ func (p *Postgres) rebaseState(ctx context.Context, at *pruning) error {
 	if err != nil || folded.Fold.State == nil {
 		return err
 	}
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	return classify(pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	return classify(p.write(ctx, func(tx pgx.Tx) error {
 		var version uint64
 		err := tx.QueryRow(ctx, sqlFoldVersionLocked, uuid(at.key)).Scan(&version)
 		if errors.Is(err, pgx.ErrNoRows) {

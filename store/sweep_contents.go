@@ -214,8 +214,7 @@ WHERE thread_key = $1 AND hash = ANY ($2::bytea[])`
 
 // removeIfUnchanged removes chunks unless something was added since they were marked.
 func (p *Postgres) removeIfUnchanged(ctx context.Context, at *pruning, m *marking, hashes [][]byte) (removed bool, err error) {
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	err = p.write(ctx, func(tx pgx.Tx) error {
 		var first uint64
 		var added bool
 		err := tx.QueryRow(ctx, sqlLockUnchanged, uuid(at.key)).Scan(&first)

@@ -74,7 +74,7 @@ const sqlSetMetadata = `
 UPDATE threads SET metadata = $2, metadata_hash = sha256($2), labels = $3
 WHERE thread_key = $1`
 
-// UpdateMetadata implements Store. An error of change is returned as it is.
+// UpdateMetadata implements Store. An error of change is returned as it is; ErrLocked if somebody else keeps the head locked.
 func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Metadata) (Metadata, error)) (Head, error) {
 	var changeErr error
 	head, err := p.withHead(ctx, key, func(tx pgx.Tx, head *Head) error {
@@ -92,10 +92,10 @@ func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Meta
 	return head, classify(err)
 }
 
-// withHead runs f in a transaction that holds the lock of a head. The error is not classified; there is no head with it.
+// withHead runs f in a transaction that holds the lock of a head, or returns ErrLocked. The error is not classified; there
+// is no head with it.
 func (p *Postgres) withHead(ctx context.Context, key Key, f func(pgx.Tx, *Head) error) (head Head, err error) {
-	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	err = pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
+	err = p.write(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, sqlLockHead, uuid(key))
 		if err != nil {
 			return err

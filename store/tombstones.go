@@ -25,10 +25,9 @@ RETURNING deleted_at`
 
 // Delete implements Store. The head is locked first, so that no append can leave rows behind.
 func (p *Postgres) Delete(ctx context.Context, key Key) (gone Erasure, err error) {
-	err = retry(ctx, safeWrite, func() error {
-		gone = Erasure{Rows: make(map[string]int64, len(erasedTables))}
-		gone.Head, err = p.withHead(ctx, key, func(tx pgx.Tx, head *Head) error { return bury(ctx, tx, head, &gone) })
-		return err
+	gone.Head, err = p.withHead(ctx, key, func(tx pgx.Tx, head *Head) error {
+		gone.Rows = make(map[string]int64, len(erasedTables))
+		return bury(ctx, tx, head, &gone)
 	})
 	if err != nil {
 		return Erasure{}, classify(err)

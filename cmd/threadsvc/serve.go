@@ -177,7 +177,7 @@ func prepare(ctx context.Context, flags serveFlags, db *database) error {
 func serveOn(ctx context.Context, listener net.Listener, flags serveFlags, db *database, log *slog.Logger) error {
 	svc := service.New(db.store, service.Config{
 		Limits: flags.limits(), LeaseTTL: flags.leaseTTL, CacheBytes: int64(flags.cacheBytes), Logger: log,
-		Reads: max(1, int(flags.maxConns)/2), ReapInterval: flags.reapInterval,
+		Reads: max(1, int(flags.maxConns)/2), Writes: max(1, int(flags.maxConns)/8), ReapInterval: flags.reapInterval,
 		PruneInterval: flags.pruneInterval, PruneGrace: flags.pruneGrace,
 	})
 	defer svc.Close()
