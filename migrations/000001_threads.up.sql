@@ -41,12 +41,10 @@ CREATE TABLE threads (
     prune_due        timestamptz NOT NULL DEFAULT now(),
 
     CONSTRAINT threads_pkey PRIMARY KEY (thread_key),
-    CONSTRAINT threads_version_valid CHECK (version >= 0),
     CONSTRAINT threads_log_hash_valid CHECK (octet_length(log_hash) = 32),
     CONSTRAINT threads_metadata_hash_valid CHECK (octet_length(metadata_hash) = 32),
     CONSTRAINT threads_fence_valid CHECK (fence >= 0),
     CONSTRAINT threads_next_offset_valid CHECK (next_offset >= 0),
-    CONSTRAINT threads_runs_valid CHECK (runs >= 0),
     CONSTRAINT threads_lease_ttl_valid CHECK (lease_ttl_ms >= 0),
     CONSTRAINT threads_active_run_valid CHECK (active_run <> ''),
     CONSTRAINT threads_lease_only_with_run CHECK ((lease_expires_at IS NULL) = (active_run IS NULL)),

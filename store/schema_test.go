@@ -23,11 +23,11 @@ func TestConstraints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sql, constraint := range map[string]string{
-		`UPDATE threads SET version = -1`:                                "threads_version_valid",
+		`UPDATE threads SET version = -1`:                                "threads_first_version_valid",
 		`UPDATE threads SET log_hash = 'short'`:                          "threads_log_hash_valid",
 		`UPDATE threads SET fence = -1`:                                  "threads_fence_valid",
 		`UPDATE threads SET next_offset = -1`:                            "threads_next_offset_valid",
-		`UPDATE threads SET runs = -1`:                                   "threads_runs_valid",
+		`UPDATE threads SET runs = -1`:                                   "threads_pruned_runs_valid",
 		`UPDATE threads SET lease_ttl_ms = -1`:                           "threads_lease_ttl_valid",
 		`UPDATE threads SET active_run = '', lease_expires_at = now()`:   "threads_active_run_valid",
 		`UPDATE threads SET active_run = NULL, lease_expires_at = now()`: "threads_lease_only_with_run",
