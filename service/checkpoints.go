@@ -7,7 +7,7 @@ import (
 	"github.com/threadsvc/threadsvc/store"
 )
 
-// layCheckpoints gives a thread the checkpoints that its log up to the end of a run, which is over, asks for: one
+// layCheckpoints gives a thread the checkpoints that its log up to a place in a run, mostly its end, asks for: one
 // whenever the log since the last has grown as large as the context is, so that a moment costs a replay of about that much.
 // It returns how many bytes of log it has replayed. It holds one thread at a time, and only if there is something to do.
 func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replayed int64, err error) {

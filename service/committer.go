@@ -36,7 +36,8 @@ type committer struct {
 	store store.Store
 	cfg   Config
 	cache *cache
-	ended func(store.Key) // told of threads without an active run, after a commit
+	ended func(store.Key)      // told of threads without an active run, after a commit
+	grown func(store.RunPlace) // told where a run that goes on has been folded, after that commit; must not block
 	tails *tails
 	drain <-chan struct{} // closed when nobody shall wait for long any more
 
@@ -60,8 +61,8 @@ const (
 	longCommit = 10 * time.Millisecond
 )
 
-func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(store.Key), drain <-chan struct{}) *committer {
-	w := &committer{store: st, cfg: cfg, cache: c, tails: t, ended: ended, drain: drain}
+func newCommitter(st store.Store, cfg Config, c *cache, t *tails, ended func(store.Key), grown func(store.RunPlace), drain <-chan struct{}) *committer {
+	w := &committer{store: st, cfg: cfg, cache: c, tails: t, ended: ended, grown: grown, drain: drain}
 	w.ready = sync.NewCond(&w.mu)
 	w.nudge = time.AfterFunc(longCommit, w.ready.Signal)
 	w.workers.Add(cfg.Committers)
@@ -204,8 +205,11 @@ func (w *committer) finish(l *live, result store.Result) {
 		return
 	}
 	l.head.LeaseExpiresAt = result.LeaseExpiresAt
-	if done.commit.ActiveRun == "" {
+	switch {
+	case done.commit.ActiveRun == "":
 		w.ended(l.key)
+	case done.commit.Fold != nil:
+		w.grown(store.RunPlace{Key: l.key, LastVersion: done.commit.Fold.Version})
 	}
 	w.offer(l)
 }

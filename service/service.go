@@ -41,7 +41,7 @@ type Config struct {
 	// reason can come back; 0 means LeaseTTL, negative means none.
 	ReapInterval, ReapGrace time.Duration
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
-	// negative means none.
+	// negative means none, and no checkpoints, which come with it.
 	MergeRate int64
 	// PruneInterval is how often threads are looked for that their tenant's policy prunes; negative means never. PrunePause is
 	// the pause after each step of that. PruneGrace keeps runs that ended so recently, since their producers may send again
@@ -134,8 +134,8 @@ func New(st store.Store, cfg Config) *Service {
 	s.tails = newTails(st, cfg)
 	s.reads, s.writes, s.turns = newGate(cfg.Reads), newGate(cfg.Writes), newTurns()
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
-	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended, s.drain)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
+	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended, s.merger.grew, s.drain)
 	s.reaper = newReaper(s)
 	s.pruner = newPruner(s)
 	return s

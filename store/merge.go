@@ -21,9 +21,10 @@ const sqlUnmerged = `
 SELECT r.thread_key, r.ordinal, r.last_version FROM runs r
 JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
 WHERE r.status <> 1 AND NOT r.merged
+ORDER BY r.thread_key, r.ordinal
 LIMIT $1`
 
-// Unmerged implements Store. It reads a partial index that holds little else.
+// Unmerged implements Store. It reads a partial index that holds little else, in its order.
 func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) {
 	return query(ctx, p, func(row pgx.CollectableRow) (at RunPlace, err error) {
 		var key pgtype.UUID
@@ -57,6 +58,14 @@ INSERT INTO log_segments (thread_key, first_version, last_version, run_id, strea
                           entries, size, committed_at, times)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
+// sqlDeleteProvisional deletes the checkpoints that were laid by what the log took before a run from version $2 on, of ordinal
+// $3, was merged. That of a cut is in the midst of no run.
+const sqlDeleteProvisional = `
+DELETE FROM checkpoints c
+WHERE c.thread_key = $1 AND c.version >= $2 AND EXISTS (
+    SELECT 1 FROM runs r
+    WHERE r.thread_key = $1 AND r.ordinal >= $3 AND r.first_version <= c.version AND (r.status = 1 OR r.last_version > c.version))`
+
 const sqlSetMerged = `
 UPDATE runs SET merged = true
 WHERE thread_key = $1 AND ordinal = $2`
@@ -80,6 +89,9 @@ func (p *Postgres) Merge(ctx context.Context, at RunPlace) (merged int64, err er
 		batch := &pgx.Batch{}
 		for _, group := range mergeable(segments) {
 			merged += queueMerge(batch, at.Key, group)
+		}
+		if merged > 0 {
+			batch.Queue(sqlDeleteProvisional, uuid(at.Key), bigint(segments[0].FirstVersion), at.Ordinal)
 		}
 		batch.Queue(sqlSetMerged, uuid(at.Key), at.Ordinal)
 		return tx.SendBatch(ctx, batch).Close()
@@ -141,6 +153,16 @@ func mergeable(segments []storedSegment) [][]storedSegment {
 	return groups
 }
 
+// packDense is pack for what is written in the background.
+func packDense(plain []byte) (int16, []byte) {
+	if len(plain) <= maxDecoded {
+		if dense := merger.EncodeAll(plain, nil); len(dense) < len(plain) {
+			return codecZstd, dense
+		}
+	}
+	return codecPlain, plain
+}
+
 // queueMerge replaces a group of segments by one and returns the size of its plain entries.
 func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
 	one := group[0]
@@ -156,10 +178,7 @@ func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
 		size += s.size
 		spans = append(spans, s.spans()...)
 	}
-	codec, packed := codecPlain, entries
-	if dense := merger.EncodeAll(entries, nil); len(dense) < len(entries) {
-		codec, packed = codecZstd, dense
-	}
+	codec, packed := packDense(entries)
 	batch.Queue(sqlDeleteSegments, uuid(key), versions)
 	batch.Queue(sqlInsertMerged, uuid(key), bigint(one.FirstVersion), bigint(one.LastVersion), one.RunID, one.StreamID,
 		bigint(one.FirstOffset), bigint(one.NextOffset), codec|outlined, packed, size, one.CommittedAt,

@@ -75,7 +75,8 @@ type Store interface {
 	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
 	Stream(ctx context.Context, key Key, streamID string, from, to uint64) ([]Segment, error)
 
-	// Unmerged lists runs that are over and whose segments have not been merged yet, at most limit, in no order.
+	// Unmerged lists runs that are over and whose segments have not been merged yet, at most limit; those of a thread in
+	// their order.
 	Unmerged(ctx context.Context, limit int) ([]RunPlace, error)
 
 	// Merge joins the segments of a run that is over into few large ones, and returns the size of their plain entries.

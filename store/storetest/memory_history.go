@@ -50,7 +50,7 @@ func (m *Memory) SinceCheckpoint(_ context.Context, key store.Key, until uint64)
 			since.Version, since.Size = t.checkpoints[n-1].Fold.Version, t.checkpoints[n-1].Size
 		}
 		since.LogSize = t.logSize(since.Version, until)
-		since.Room = t.checkpointSize()+since.Size <= t.logSize(0, until)
+		since.Room = t.checkpointSize()+since.Size <= 2*t.logSize(0, until)
 		return nil
 	})
 	return since, err
@@ -81,7 +81,7 @@ func (m *Memory) PutCheckpoint(_ context.Context, key store.Key, c store.Checkpo
 			return nil
 		}
 		c.Size = int64(len(c.Fold.Append(nil)))
-		if kept = t.checkpointSize()+c.Size <= t.logSize(0, c.Fold.Version); kept {
+		if kept = t.checkpointSize()+c.Size <= 2*t.logSize(0, c.Fold.Version); kept {
 			t.checkpoints = append(t.checkpoints, c)
 		}
 		return nil

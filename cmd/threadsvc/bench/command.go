@@ -32,6 +32,7 @@ func newCommand(launch launcher) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	o.add(c.Flags())
+	c.AddCommand(newHistoryCommand(launch))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if o.Profile != "" {
 			if err := applyProfile(c.Flags(), o.Profile); err != nil {
@@ -73,22 +74,41 @@ func runBench(ctx context.Context, o *Options, launch launcher, stderr io.Writer
 		}
 		variants = append(variants, v)
 	}
+	b, err := openBench(ctx, o, launch, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.repeat(ctx, variants)
+}
+
+// openBench starts what any benchmark needs; close ends it.
+func openBench(ctx context.Context, o *Options, launch launcher, stderr io.Writer) (_ *bench, err error) {
 	b := &bench{o: o, launch: launch, progress: startProgress(stderr)}
-	defer b.progress.stop()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
 	b.progress.show("starting Postgres", 0)
 	if b.cluster, err = openCluster(ctx, o); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.cluster.close()) }()
-	if b.db, err = yardstick.Open(ctx, b.cluster.url); err != nil {
-		return nil, err
-	}
-	defer func() {
+	b.db, err = yardstick.Open(ctx, b.cluster.url)
+	return b, err
+}
+
+func (b *bench) close() (err error) {
+	b.progress.stop()
+	if b.db != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		err = errors.Join(err, b.db.Close(ctx))
-	}()
-	return b.repeat(ctx, variants)
+		err = b.db.Close(ctx)
+	}
+	if b.cluster != nil {
+		err = errors.Join(err, b.cluster.close())
+	}
+	return err
 }
 
 // repeat measures everything as often as asked for and takes the medians.

@@ -146,21 +146,30 @@ func median(values []time.Duration) float64 {
 }
 
 func getContext(ctx context.Context, conn *grpc.ClientConn, id string) ([]byte, time.Duration, error) {
+	text, took, _, err := getContextAt(ctx, conn, id, nil)
+	return text, took, err
+}
+
+// getContextAt reads the context of a moment, and says which version that is.
+func getContextAt(ctx context.Context, conn *grpc.ClientConn, id string, at *threadsvcv1.Moment) (
+	text []byte, took time.Duration, version uint64, err error,
+) {
 	started := time.Now()
-	stream, err := threadsvcv1.NewThreadServiceClient(conn).GetContext(ctx, &threadsvcv1.GetContextRequest{Thread: nameOf(id)})
+	req := &threadsvcv1.GetContextRequest{Thread: nameOf(id), Moment: at}
+	stream, err := threadsvcv1.NewThreadServiceClient(conn).GetContext(ctx, req)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	var text []byte
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return text, time.Since(started), nil
+			return text, time.Since(started), version, nil
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		if info := part.GetInfo(); info != nil {
+			version = info.GetVersion()
 			text = make([]byte, 0, info.GetInputSize())
 		}
 		text = append(text, part.GetInputChunk()...)
