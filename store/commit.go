@@ -83,13 +83,16 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 		return err
 	}
 	opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error {
-		taken, err := takeHeads(ctx, tx, commits)
-		if err != nil {
-			return err
-		}
-		return writeRows(ctx, tx, settle(group, taken.heads, taken.deleted), taken)
-	})
+	return pgx.BeginTxFunc(ctx, p.pool, opts, func(tx pgx.Tx) error { return writeIn(ctx, tx, group) })
+}
+
+// writeIn writes a group within a transaction and sets its results.
+func writeIn(ctx context.Context, tx pgx.Tx, group []member) error {
+	taken, err := takeHeads(ctx, tx, column(group, func(m member) *Commit { return m.commit }))
+	if err != nil {
+		return err
+	}
+	return writeRows(ctx, tx, settle(group, taken.heads, taken.deleted), taken)
 }
 
 // settle sets the results of a group by the heads that took its commits, and returns those commits. deleted are the threads
