@@ -280,7 +280,9 @@ func TestAmendmentsThatAreRefused(t *testing.T) {
 		"stale version": {"a", []amendOption{note("n"), atVersion(version - 1)}, codes.Aborted, "VERSION_MISMATCH"},
 		"patch":         {"a", []amendOption{note("n"), fix(operations(add("/a", "1"), replace("/absent", "1")))}, codes.InvalidArgument, "INVALID_INPUT"},
 		"no patch":      {"a", []amendOption{note("n"), fix(`{`)}, codes.InvalidArgument, "INVALID_INPUT"},
-		"message":       {"a", []amendOption{func(r *threadsvcv1.AmendThreadRequest) { r.Messages = [][]byte{[]byte(`{"id":5,"role":"user","content":"x"}`)} }}, codes.InvalidArgument, "INVALID_INPUT"},
+		"message": {"a", []amendOption{func(r *threadsvcv1.AmendThreadRequest) {
+			r.Messages = [][]byte{[]byte(`{"id":5,"role":"user","content":"x"}`)}
+		}}, codes.InvalidArgument, "INVALID_INPUT"},
 		"two in one": {"a", []amendOption{func(r *threadsvcv1.AmendThreadRequest) {
 			r.Messages = [][]byte{[]byte(userMessage("n", "x") + "," + userMessage("o", "x"))}
 		}}, codes.InvalidArgument, "INVALID_INPUT"},
