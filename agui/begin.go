@@ -141,8 +141,11 @@ func (t *Thread) beginRun(runID string, payload Value) {
 // replayInput folds a stored input.
 func (t *Thread) replayInput(payload Value) error {
 	var messages, state, patch, runID Value
+	amends := false
 	err := eachMember(payload, func(name, value Value) error {
 		switch string(name) {
+		case `"amendmentId"`:
+			amends = true
 		case `"messages"`:
 			messages = value
 		case `"state"`:
@@ -154,8 +157,11 @@ func (t *Thread) replayInput(payload Value) error {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case amends:
+		return t.replayAmendment(payload)
 	}
 	t.addMessages(messages)
 	var failed error

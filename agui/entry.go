@@ -16,8 +16,9 @@ type Kind uint8
 const (
 	// KindEvent is one canonical event: enforced, translated, expanded. Its payload is the event's JSON text.
 	KindEvent Kind = 1
-	// KindInput is what the application brought when it created the thread or started a run. Its payload is an object
-	// with members of RunAgentInput, reduced to what the thread did not hold yet, and "statePatch".
+	// KindInput is what the application brought when it created the thread, started a run, or amended the thread. Its
+	// payload is an object with members of RunAgentInput, reduced to what the thread did not hold yet, and "statePatch"; that
+	// of an amendment has "amendmentId", the "digest" of what was sent, and "reason" too.
 	KindInput Kind = 2
 	// KindMark is something the service itself did; its payload is a Mark.
 	KindMark Kind = 3

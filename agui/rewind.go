@@ -132,7 +132,7 @@ func (t *Thread) restoreTracking(track tracking, r *restoring) {
 	}
 	track.resetRun()
 	track.Phase = phaseClosed
-	track.Undone, track.Origin = t.track.Undone, t.track.Origin
+	track.Undone, track.Origin, track.Amended = t.track.Undone, t.track.Origin, t.track.Amended
 	if r.Origin != nil {
 		track.Origin = r.Origin
 	}

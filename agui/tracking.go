@@ -106,6 +106,8 @@ type tracking struct {
 	// What rewinds have undone, and where the thread was forked from.
 	Undone []Undone `json:"undone,omitempty"`
 	Origin *Origin  `json:"origin,omitempty"`
+	// Amended are the last amendments, oldest first.
+	Amended []Amended `json:"amended,omitempty"`
 }
 
 // resetRun forgets what belongs to one run.

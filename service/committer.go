@@ -289,9 +289,11 @@ func (l *live) take(foldBytes int) *store.Commit {
 }
 
 // pend returns what the thread is gathering for its next commit, starting it if there is nothing yet. The lock must be
-// held, and seal be called before it is let go, which is when the committer is told.
+// held, and seal be called before it is let go, which is when the committer is told. The commit renews the lease of an
+// active run.
 func (l *live) pend() *pending {
 	if l.queued != nil {
+		l.queued.commit.KeepLease = false
 		return l.queued
 	}
 	l.queued = &pending{

@@ -81,6 +81,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:     codes.OutOfRange,
 	threadsvcv1.ErrorReason_ERROR_REASON_THREAD_DELETED:        codes.FailedPrecondition,
 	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED:        codes.OutOfRange,
+	threadsvcv1.ErrorReason_ERROR_REASON_AMENDMENT_EXISTS:      codes.AlreadyExists,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service

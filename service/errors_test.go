@@ -127,6 +127,12 @@ var provocations = map[string]func(c *conversation) error{
 		_, _, err := c.tryStart("r2", func(r *threadsvcv1.StartRunRequest) { r.ExpectedVersion = new(uint64) })
 		return err
 	},
+	"AMENDMENT_EXISTS": func(c *conversation) error {
+		c.record("r1")
+		c.amend("a", note("n"))
+		_, err := c.tryAmend("a", note("other"))
+		return err
+	},
 	"INTERRUPTS_OPEN": func(c *conversation) error {
 		c.open("r1", interrupted("t1", "r1", "i1"))
 		_, _, err := c.tryStart("r2")

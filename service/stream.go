@@ -6,44 +6,64 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
+	"github.com/threadsvc/threadsvc/store"
 )
 
 // answer is a batch of an AppendEvents stream on its way to be acknowledged.
 type answer struct {
+	batch   *threadsvcv1.EventBatch
 	outcome *outcome
 	err     error // of finding the thread
 }
 
+// exchange is one AppendEvents stream. The batches that are not acknowledged yet are those that were folded again, which
+// belong to the sender, and then those in the queue, in order; each has one of the slots, so the queue always has room.
+type exchange struct {
+	service *Service
+	stream  threadsvcv1.ThreadService_AppendEventsServer
+	slots   chan struct{}
+	folding atomic.Bool // a batch was received and its answer is not queued yet
+
+	mu    sync.Mutex // guards folding into the thread and queueing the answer, together
+	w     *writer
+	queue chan *answer
+	again []*answer
+}
+
 // AppendEvents implements the contract. A receiver folds the batches as they come and queues their answers, and this
-// goroutine sends the answers in order, each once its commit is done. The queue's length is the window: with that many
+// goroutine sends the answers in order, each once its commit is done. The number of slots is the window: with that many
 // answers outstanding nothing more is read from the stream, so what a producer can have in memory is bounded.
 func (s *Service) AppendEvents(stream threadsvcv1.ThreadService_AppendEventsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	answers := make(chan answer, s.cfg.Window)
-	var folding atomic.Bool // a batch was received and its answer is not queued yet
+	slots := s.cfg.Window + 1
+	x := &exchange{service: s, stream: stream, slots: make(chan struct{}, slots), queue: make(chan *answer, slots)}
 	received := make(chan error, 1)
 	s.streams.Add(1)
 	go func() {
 		defer s.streams.Done()
-		defer close(answers)
-		received <- s.receiveSafely(ctx, stream, answers, &folding)
+		defer close(x.queue)
+		received <- x.receiveSafely(ctx)
 	}()
 	for {
+		if err := x.answerAgain(ctx); err != nil {
+			return s.streamStatus(err)
+		}
 		select {
-		case a, open := <-answers:
+		case a, open := <-x.queue:
 			if !open {
 				return s.streamStatus(<-received)
 			}
-			if err := s.answer(ctx, stream, a); err != nil {
+			if err := x.answer(ctx, a); err != nil {
 				return s.streamStatus(err)
 			}
 		case <-s.drain:
-			return s.streamStatus(s.finishStream(ctx, stream, answers, &folding))
+			return s.streamStatus(x.finish(ctx))
 		}
 	}
 }
@@ -57,20 +77,20 @@ func (s *Service) streamStatus(err error) error {
 }
 
 // receiveSafely is receive, where a panic ends the stream and not the server.
-func (s *Service) receiveSafely(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer, folding *atomic.Bool) (err error) {
+func (x *exchange) receiveSafely(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("service: panic while receiving: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return s.receive(ctx, stream, answers, folding)
+	return x.receive(ctx)
 }
 
 // receive folds the stream's batches until it ends or the context does. It returns io.EOF when the producer is done.
-func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers chan<- answer, folding *atomic.Bool) error {
+func (x *exchange) receive(ctx context.Context) error {
 	var w *writer
 	for {
-		req, err := stream.Recv()
+		req, err := x.stream.Recv()
 		if err != nil {
 			return err
 		}
@@ -79,7 +99,8 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 			if w, err = streamWriterOf(req); err != nil {
 				return err
 			}
-			s.refresh(ctx, w)
+			x.w = w
+			x.service.refresh(ctx, w)
 		case req.GetRun() != nil:
 			return errField("run", "belongs into the first request only")
 		case req.GetAckDelay() != nil:
@@ -88,18 +109,70 @@ func (s *Service) receive(ctx context.Context, stream threadsvcv1.ThreadService_
 		if req.GetBatch() == nil {
 			continue
 		}
-		folding.Store(true)
-		out, err := s.append(ctx, w, req.GetBatch())
-		if errors.Is(err, errShuttingDown) { // the stream ends with that, after the answers that are queued
+		x.folding.Store(true)
+		if err := x.take(ctx, req.GetBatch()); err != nil {
 			return err
 		}
-		select {
-		case answers <- answer{out, err}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		folding.Store(false)
+		x.folding.Store(false)
 	}
+}
+
+// take folds a batch and queues its answer. The error ends the stream, after the answers that are queued.
+func (x *exchange) take(ctx context.Context, batch *threadsvcv1.EventBatch) error {
+	select {
+	case x.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out, err := x.service.append(ctx, x.w, batch)
+	if errors.Is(err, errShuttingDown) {
+		return err
+	}
+	x.queue <- &answer{batch, out, err}
+	return nil
+}
+
+// settle waits for the outcome of a batch. If somebody else has written the thread meanwhile, nothing of it was committed,
+// nor of the batches behind it: all of them are folded again into what the thread is now, as if the producer had sent them
+// again.
+func (x *exchange) settle(ctx context.Context, a *answer) error {
+	for attempt := 1; ; attempt++ {
+		err := a.err
+		if err == nil {
+			err = a.outcome.wait(ctx)
+		}
+		again := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
+		if !again || attempt == maxAttempts {
+			return err
+		}
+		x.foldAgain(ctx, a)
+	}
+}
+
+// foldAgain folds a batch and all those behind it, in their order.
+func (x *exchange) foldAgain(ctx context.Context, first *answer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for range len(x.queue) {
+		x.again = append(x.again, <-x.queue)
+	}
+	for _, a := range append([]*answer{first}, x.again...) {
+		a.outcome, a.err = x.service.append(ctx, x.w, a.batch)
+	}
+}
+
+// answerAgain sends the answers of the batches that were folded again.
+func (x *exchange) answerAgain(ctx context.Context) error {
+	for len(x.again) > 0 {
+		a := x.again[0]
+		x.again = x.again[1:]
+		if err := x.answer(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxAckDelay bounds how long events are gathered.
@@ -121,38 +194,39 @@ func streamWriterOf(req *threadsvcv1.AppendEventsRequest) (*writer, error) {
 }
 
 // answer waits for a batch's commit and sends what became of it. Errors of the batch travel in band.
-func (s *Service) answer(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, a answer) error {
+func (x *exchange) answer(ctx context.Context, a *answer) error {
 	resp := &threadsvcv1.AppendEventsResponse{}
-	err := a.err
-	if err == nil {
+	err := x.settle(ctx, a)
+	if a.outcome != nil && err == nil {
 		resp.Progress = a.outcome.progress
-		if err = a.outcome.wait(ctx); err == nil {
-			err = withProgress(a.outcome.refused, resp.Progress)
-		} else {
-			resp.Progress = nil // nothing is known of it
-		}
+		err = withProgress(a.outcome.refused, resp.Progress)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		resp.Error = statusOf(err, s.cfg.Logger).Proto()
+		resp.Error = statusOf(err, x.service.cfg.Logger).Proto()
 	}
-	return stream.Send(resp)
+	err = x.stream.Send(resp)
+	<-x.slots
+	return err
 }
 
-// finishStream sends the answers of what was received before the server began to drain, and returns the status that
-// tells the producer to go elsewhere.
-func (s *Service) finishStream(ctx context.Context, stream threadsvcv1.ThreadService_AppendEventsServer, answers <-chan answer, folding *atomic.Bool) error {
+// finish sends the answers of what was received before the server began to drain, and returns the status that tells the
+// producer to go elsewhere.
+func (x *exchange) finish(ctx context.Context) error {
 	const patience = 5 * time.Millisecond
 	for {
-		more := folding.Load() // read before the queue: what is folded now is queued before this turns false
+		more := x.folding.Load() // read before the queue: what is folded now is queued before this turns false
 		select {
-		case a, open := <-answers:
+		case a, open := <-x.queue:
 			if !open {
 				return errShuttingDown
 			}
-			if err := s.answer(ctx, stream, a); err != nil {
+			if err := x.answer(ctx, a); err != nil {
+				return err
+			}
+			if err := x.answerAgain(ctx); err != nil {
 				return err
 			}
 		case <-time.After(patience):

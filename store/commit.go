@@ -84,13 +84,16 @@ func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 		settle(group, heads, nil)
 		return err
 	}
-	return p.inTransaction(ctx, sqlBegin, func(tx pgx.Tx) error {
-		taken, err := takeHeads(ctx, tx, commits)
-		if err != nil {
-			return err
-		}
-		return writeRows(ctx, tx, settle(group, taken.heads, taken.deleted), taken)
-	})
+	return p.inTransaction(ctx, sqlBegin, func(tx pgx.Tx) error { return writeIn(ctx, tx, group) })
+}
+
+// writeIn writes a group within a transaction and sets its results.
+func writeIn(ctx context.Context, tx pgx.Tx, group []member) error {
+	taken, err := takeHeads(ctx, tx, column(group, func(m member) *Commit { return m.commit }))
+	if err != nil {
+		return err
+	}
+	return writeRows(ctx, tx, settle(group, taken.heads, taken.deleted), taken)
 }
 
 // settle sets the results of a group by the heads that took its commits, and returns those commits. deleted are the threads

@@ -18,9 +18,10 @@ import (
 const sqlHeads = `
 WITH input AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
-                         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::boolean[])
+                         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::boolean[],
+                         $14::boolean[])
         AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
-              runs, expect_version, expect_fence, run_started, expect_expired)
+              runs, expect_version, expect_fence, run_started, expect_expired, keep_lease)
 ), locked AS MATERIALIZED (
     SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
     FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -31,7 +32,7 @@ WITH input AS (
         lease_expires_at = CASE
             WHEN i.active_run = '' THEN NULL
             WHEN t.lease_expires_at IS NULL OR t.fence <> i.fence
-                OR t.lease_expires_at < now() + i.lease_ttl_ms * interval '0.5 milliseconds'
+                OR NOT i.keep_lease AND t.lease_expires_at < now() + i.lease_ttl_ms * interval '0.5 milliseconds'
             THEN now() + i.lease_ttl_ms * interval '1 millisecond'
             ELSE t.lease_expires_at
         END,
@@ -53,8 +54,8 @@ const sqlAppend = sqlHeads + `, segments AS (
                               first_offset, next_offset, codec, entries, size)
     SELECT s.thread_key, s.first_version, s.last_version, s.run_id, s.stream_id,
            s.first_offset, s.next_offset, s.codec, s.entries, s.size
-    FROM unnest($14::uuid[], $15::bigint[], $16::bigint[], $17::text[], $18::text[],
-                $19::bigint[], $20::bigint[], $21::smallint[], $22::bytea[], $23::bigint[])
+    FROM unnest($15::uuid[], $16::bigint[], $17::bigint[], $18::text[], $19::text[],
+                $20::bigint[], $21::bigint[], $22::smallint[], $23::bytea[], $24::bigint[])
         AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)
     JOIN heads h ON h.thread_key = s.thread_key
 )
@@ -152,6 +153,7 @@ func headArgs(commits []*Commit) []any {
 		column(commits, func(c *Commit) int64 { return bigint(c.ExpectFence) }),
 		column(commits, func(c *Commit) bool { return c.RunStarted }),
 		column(commits, func(c *Commit) bool { return c.ExpectExpired }),
+		column(commits, func(c *Commit) bool { return c.KeepLease }),
 	)
 }
 

@@ -163,6 +163,13 @@ WHERE thread_key = $1 AND hash = ANY ($2::bytea[])`
 // inlineAll replaces the references in segments by what they refer to. What cannot be read makes its segment unreadable.
 // The error is that of the database.
 func (p *Postgres) inlineAll(ctx context.Context, key Key, segments []Segment) error {
+	return inlineEach(segments, func(hashes []content.Hash) (map[content.Hash][]byte, error) {
+		return p.contents(ctx, key, hashes)
+	})
+}
+
+// inlineEach is inlineAll with what reads the chunks.
+func inlineEach(segments []Segment, read func([]content.Hash) (map[content.Hash][]byte, error)) error {
 	for i := range segments {
 		s := &segments[i]
 		if !s.outlined || s.Err != nil {
@@ -170,7 +177,7 @@ func (p *Postgres) inlineAll(ctx context.Context, key Key, segments []Segment) e
 		}
 		var dbErr error
 		s.Entries, s.Err = inline(s.Entries, func(hashes []content.Hash) (map[content.Hash][]byte, error) {
-			chunks, err := p.contents(ctx, key, hashes)
+			chunks, err := read(hashes)
 			if !errors.Is(err, ErrCorrupt) {
 				dbErr = err
 			}
@@ -205,24 +212,35 @@ func inline(stored []byte, fetch func([]content.Hash) (map[content.Hash][]byte, 
 
 // contents reads chunks of a thread.
 func (p *Postgres) contents(ctx context.Context, key Key, hashes []content.Hash) (map[content.Hash][]byte, error) {
-	type chunk struct {
-		hash content.Hash
-		body []byte
-	}
-	names := column(hashes, func(h content.Hash) []byte { return h[:] })
-	rows, err := query(ctx, p, func(row pgx.CollectableRow) (c chunk, err error) {
-		var codec int16
-		var hash []byte
-		if err = row.Scan(&hash, &codec, &c.body); err != nil {
-			return c, err
-		}
-		c.hash = content.Hash(hash)
-		c.body, err = unpack(codec, c.body)
-		if err == nil && content.HashOf(c.body) != c.hash {
-			err = fmt.Errorf("%w: chunk %x has other contents", ErrCorrupt, hash)
-		}
+	return chunksOf(query(ctx, p, scanChunk, sqlContents, uuid(key), chunkNames(hashes)))
+}
+
+func chunkNames(hashes []content.Hash) [][]byte {
+	return column(hashes, func(h content.Hash) []byte { return h[:] })
+}
+
+// chunk is a row of contents.
+type chunk struct {
+	hash content.Hash
+	body []byte
+}
+
+func scanChunk(row pgx.CollectableRow) (c chunk, err error) {
+	var codec int16
+	var hash []byte
+	if err = row.Scan(&hash, &codec, &c.body); err != nil {
 		return c, err
-	}, sqlContents, uuid(key), names)
+	}
+	c.hash = content.Hash(hash)
+	c.body, err = unpack(codec, c.body)
+	if err == nil && content.HashOf(c.body) != c.hash {
+		err = fmt.Errorf("%w: chunk %x has other contents", ErrCorrupt, hash)
+	}
+	return c, err
+}
+
+// chunksOf finds chunks by their hashes.
+func chunksOf(rows []chunk, err error) (map[content.Hash][]byte, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,7 @@ func (p *Postgres) Since(ctx context.Context, key Key, version uint64, maxBytes 
 		heads, folds, tail, runs = nil, nil, nil, nil
 		return p.snapshot(ctx, func(batch *pgx.Batch) {
 			batch.Queue(sqlHead, uuid(key)).Query(collect(&heads, scanHead))
-			batch.Queue(sqlFoldVersion, uuid(key)).Query(collect(&folds, pgx.RowTo[uint64]))
-			batch.Queue(sqlLog, uuid(key), bigint(version+1), int64(maxBytes)).Query(collect(&tail, scanSegment))
-			batch.Queue(sqlLastRun, uuid(key)).Query(collect(&runs, scanRun))
+			queueSince(batch, key, version, maxBytes, &folds, &tail, &runs)
 		})
 	})
 	if err != nil {
@@ -35,11 +33,23 @@ func (p *Postgres) Since(ctx context.Context, key Key, version uint64, maxBytes 
 		return nil, err
 	}
 	loaded := &Loaded{Head: heads[0], Tail: tail}
+	loaded.complete(folds, runs)
+	return loaded, nil
+}
+
+// queueSince queues all that Since reads beside the head.
+func queueSince(batch *pgx.Batch, key Key, version uint64, maxBytes int, folds *[]uint64, tail *[]Segment, runs *[]Run) {
+	batch.Queue(sqlFoldVersion, uuid(key)).Query(collect(folds, pgx.RowTo[uint64]))
+	batch.Queue(sqlLog, uuid(key), bigint(version+1), int64(maxBytes)).Query(collect(tail, scanSegment))
+	batch.Queue(sqlLastRun, uuid(key)).Query(collect(runs, scanRun))
+}
+
+// complete adds the version of the fold and the last run, each if there is one.
+func (l *Loaded) complete(folds []uint64, runs []Run) {
 	if len(folds) > 0 {
-		loaded.Fold.Version = folds[0]
+		l.Fold.Version = folds[0]
 	}
 	if len(runs) > 0 {
-		loaded.LastRun = &runs[0]
+		l.LastRun = &runs[0]
 	}
-	return loaded, nil
 }

@@ -27,6 +27,12 @@ type Store interface {
 	// If the outcome is unknown (the connection broke), the results are ErrUnavailable.
 	Commit(ctx context.Context, commits []*Commit) []Result
 
+	// CommitHeld is Commit for a writer that would always come too late while others keep writing a thread: with the head
+	// locked it reads what has come since a version, as Since does, and commits what change makes of it, in one transaction.
+	// Other commits of the thread wait for that. change is called at most once, and must not call the store; its error is
+	// the result's.
+	CommitHeld(ctx context.Context, key Key, version uint64, maxBytes int, change func(*Loaded) (*Commit, error)) Result
+
 	// Load reads what is needed to continue a thread: its head, its last fold, the log after that, its last run.
 	Load(ctx context.Context, key Key) (*Loaded, error)
 
@@ -155,7 +161,8 @@ type Commit struct {
 	ExpectExpired bool
 
 	// The head afterwards. With an ActiveRun its lease lasts at least half of LeaseTTL from now: it is written anew
-	// when Fence changes or when less than half is left.
+	// when Fence changes or when less than half is left. With KeepLease it stays what it is, unless Fence changes: the commit
+	// is not the run's doing.
 	Version    uint64
 	Hash       [32]byte
 	Fence      uint64
@@ -163,6 +170,7 @@ type Commit struct {
 	NextOffset uint64
 	ActiveRun  string
 	LeaseTTL   time.Duration
+	KeepLease  bool
 	// RunStarted moves the thread's LastRunAt to now. Runs is the number of runs afterwards.
 	RunStarted bool
 	Runs       int64

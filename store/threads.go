@@ -96,22 +96,29 @@ func (p *Postgres) UpdateMetadata(ctx context.Context, key Key, change func(Meta
 // is no head with it.
 func (p *Postgres) withHead(ctx context.Context, key Key, f func(pgx.Tx, *Head) error) (head Head, err error) {
 	err = p.write(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, sqlLockHead, uuid(key))
-		if err != nil {
+		if head, err = lockHead(ctx, tx, key); err != nil {
 			return err
 		}
-		heads, err := pgx.CollectRows(rows, scanHead)
-		if err != nil {
-			return err
-		}
-		if len(heads) == 0 {
-			return ErrNotFound
-		}
-		head = heads[0]
 		return f(tx, &head)
 	})
 	if err != nil {
 		return Head{}, err
 	}
 	return head, nil
+}
+
+// lockHead locks a head and reads it.
+func lockHead(ctx context.Context, tx pgx.Tx, key Key) (Head, error) {
+	rows, err := tx.Query(ctx, sqlLockHead, uuid(key))
+	if err != nil {
+		return Head{}, err
+	}
+	heads, err := pgx.CollectRows(rows, scanHead)
+	if err != nil {
+		return Head{}, err
+	}
+	if len(heads) == 0 {
+		return Head{}, ErrNotFound
+	}
+	return heads[0], nil
 }

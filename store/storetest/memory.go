@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -288,20 +287,25 @@ func compareWarnings(version uint64, ordinal int32, otherVersion uint64, otherOr
 
 // Log implements store.Store.
 func (m *Memory) Log(_ context.Context, key store.Key, from uint64, maxBytes int) ([]store.Segment, error) {
-	var pruned error
-	segments, err := list(m, key, func(t *thread) (segments []store.Segment) {
-		size := 0
-		for _, s := range t.segments {
-			if s.LastVersion >= from && (len(segments) == 0 || size <= maxBytes) {
-				segments, size = append(segments, s), size+len(s.Entries)
-			}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.threads[key]; t != nil {
+		return t.log(from, maxBytes)
+	}
+	return nil, nil
+}
+
+func (t *thread) log(from uint64, maxBytes int) (segments []store.Segment, err error) {
+	size := 0
+	for _, s := range t.segments {
+		if s.LastVersion >= from && (len(segments) == 0 || size <= maxBytes) {
+			segments, size = append(segments, s), size+len(s.Entries)
 		}
-		if first := t.head.FirstVersion; first > 0 && from <= first && (len(segments) == 0 || segments[0].FirstVersion > from) {
-			pruned = &store.PrunedError{FirstVersion: t.head.FirstVersion, Version: from}
-		}
-		return segments
-	})
-	return segments, errors.Join(err, pruned)
+	}
+	if first := t.head.FirstVersion; first > 0 && from <= first && (len(segments) == 0 || segments[0].FirstVersion > from) {
+		err = &store.PrunedError{FirstVersion: t.head.FirstVersion, Version: from}
+	}
+	return segments, err
 }
 
 // Stream implements store.Store.

@@ -3,27 +3,51 @@ package storetest
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
 )
 
 // Since implements store.Store.
-func (m *Memory) Since(ctx context.Context, key store.Key, version uint64, maxBytes int) (*store.Loaded, error) {
-	var loaded *store.Loaded
+func (m *Memory) Since(ctx context.Context, key store.Key, version uint64, maxBytes int) (loaded *store.Loaded, err error) {
+	err = m.read(key, func(t *thread) (err error) {
+		loaded, err = t.since(m.now(), version, maxBytes)
+		return err
+	})
+	return loaded, err
+}
+
+func (t *thread) since(now time.Time, version uint64, maxBytes int) (*store.Loaded, error) {
+	loaded := &store.Loaded{Head: t.headAt(now), Fold: agui.Fold{Version: t.fold.Version}}
+	if n := len(t.runs); n > 0 {
+		last := t.runs[n-1]
+		loaded.LastRun = &last
+	}
+	var err error
+	loaded.Tail, err = t.log(version+1, maxBytes)
+	return loaded, err
+}
+
+// CommitHeld implements store.Store.
+func (m *Memory) CommitHeld(_ context.Context, key store.Key, version uint64, maxBytes int, change func(*store.Loaded) (*store.Commit, error)) store.Result {
+	var result store.Result
 	err := m.read(key, func(t *thread) error {
-		loaded = &store.Loaded{Head: t.headAt(m.now()), Fold: agui.Fold{Version: t.fold.Version}}
-		if n := len(t.runs); n > 0 {
-			last := t.runs[n-1]
-			loaded.LastRun = &last
+		news, err := t.since(m.now(), version, maxBytes)
+		if err != nil {
+			return err
 		}
+		commit, err := change(news)
+		if err != nil {
+			return err
+		}
+		result = m.commit(commit, m.now())
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return store.Result{Err: err}
 	}
-	loaded.Tail, err = m.Log(ctx, key, version+1, maxBytes)
-	return loaded, err
+	return result
 }
 
 // Expired implements store.Store.

@@ -99,7 +99,7 @@ func (t *thread) writeHead(c *store.Commit, now time.Time) {
 	switch {
 	case c.ActiveRun == "":
 		h.LeaseExpiresAt = time.Time{}
-	case h.ActiveRun == "" || h.Fence != c.Fence || h.LeaseExpiresAt.Before(now.Add(ttl/2)):
+	case h.ActiveRun == "" || h.Fence != c.Fence || !c.KeepLease && h.LeaseExpiresAt.Before(now.Add(ttl/2)):
 		h.LeaseExpiresAt = now.Add(ttl)
 	}
 	if c.RunStarted {

@@ -99,6 +99,8 @@ const (
 	// ("first_version"; "version" is what was asked for, empty for a time). The context at the first version can be read, and
 	// the log from the version after it.
 	ErrorReason_ERROR_REASON_VERSION_PRUNED ErrorReason = 29
+	// ERROR_REASON_AMENDMENT_EXISTS: ALREADY_EXISTS. The amendment id was used before with other contents ("version").
+	ErrorReason_ERROR_REASON_AMENDMENT_EXISTS ErrorReason = 30
 )
 
 // Enum value maps for ErrorReason.
@@ -134,6 +136,7 @@ var (
 		27: "ERROR_REASON_VERSION_NOT_FOUND",
 		28: "ERROR_REASON_THREAD_DELETED",
 		29: "ERROR_REASON_VERSION_PRUNED",
+		30: "ERROR_REASON_AMENDMENT_EXISTS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -166,6 +169,7 @@ var (
 		"ERROR_REASON_VERSION_NOT_FOUND":     27,
 		"ERROR_REASON_THREAD_DELETED":        28,
 		"ERROR_REASON_VERSION_PRUNED":        29,
+		"ERROR_REASON_AMENDMENT_EXISTS":      30,
 	}
 )
 
@@ -200,7 +204,7 @@ var File_threadsvc_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xe9\a\n" +
+	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\x8c\b\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\x1e\n" +
@@ -232,7 +236,8 @@ const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\x16ERROR_REASON_CANCELLED\x10\x1a\x12\"\n" +
 	"\x1eERROR_REASON_VERSION_NOT_FOUND\x10\x1b\x12\x1f\n" +
 	"\x1bERROR_REASON_THREAD_DELETED\x10\x1c\x12\x1f\n" +
-	"\x1bERROR_REASON_VERSION_PRUNED\x10\x1dB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\x1bERROR_REASON_VERSION_PRUNED\x10\x1d\x12!\n" +
+	"\x1dERROR_REASON_AMENDMENT_EXISTS\x10\x1eB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_error_reason_proto_rawDescOnce sync.Once

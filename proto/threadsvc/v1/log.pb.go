@@ -30,7 +30,8 @@ const (
 	EntryKind_ENTRY_KIND_UNSPECIFIED EntryKind = 0
 	// ENTRY_KIND_EVENT: one canonical AG-UI event, after enforcement and chunk expansion.
 	EntryKind_ENTRY_KIND_EVENT EntryKind = 1
-	// ENTRY_KIND_INPUT: what the application brought when it created the thread or started a run.
+	// ENTRY_KIND_INPUT: what the application brought when it created the thread, started a run, or amended the thread; an
+	// amendment's has "amendmentId".
 	EntryKind_ENTRY_KIND_INPUT EntryKind = 2
 	// ENTRY_KIND_MARK: something the service itself did, a JSON object with a "type".
 	EntryKind_ENTRY_KIND_MARK EntryKind = 3

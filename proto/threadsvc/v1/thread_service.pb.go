@@ -163,11 +163,12 @@ const (
 	StartingState_STARTING_STATE_UNSPECIFIED StartingState = 0
 	// STARTING_STATE_CURRENT is the thread's state, whoever touched it last.
 	StartingState_STARTING_STATE_CURRENT StartingState = 1
-	// STARTING_STATE_LAST_COMPLETED is the state as it was when the last run with an ordinary end was over (or as the thread
-	// was created, if there is none): what runs without one did to it, and the state changes they were started with, are
-	// taken back, by the entry of this run's input, which holds the whole state. Messages stay. An ordinary end is a
-	// RUN_FINISHED that no RUN_ERROR followed, whatever its outcome: finished, interrupted and cancelled runs have one, failed
-	// and truncated ones do not. It belongs to the run's input, which must be the same when the request is repeated.
+	// STARTING_STATE_LAST_COMPLETED is the state as it was when the last run with an ordinary end was over (or as the
+	// thread was created, if there is none): what runs without one did to it, the state changes they were started with, and
+	// amendments since are taken back, by the entry of this run's input, which holds the whole state. Messages stay. An
+	// ordinary end is a RUN_FINISHED that no RUN_ERROR followed, whatever its outcome: finished, interrupted and cancelled
+	// runs have one, failed and truncated ones do not. It belongs to the run's input, which must be the same when the
+	// request is repeated.
 	StartingState_STARTING_STATE_LAST_COMPLETED StartingState = 2
 )
 
@@ -1192,6 +1193,162 @@ func (x *EndRunResponse) GetVersion() uint64 {
 	return 0
 }
 
+// AmendThreadRequest is the request of AmendThread. It has messages, a state_patch, or both.
+type AmendThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// The amendment's id, chosen by the caller, unique on the thread.
+	AmendmentId string `protobuf:"bytes,2,opt,name=amendment_id,json=amendmentId,proto3" json:"amendment_id,omitempty"`
+	// Messages to add at the end, one JSON object each, in order. Those whose id the thread holds already change nothing.
+	Messages [][]byte `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	// A JSON Patch (RFC 6902) to the thread's state. One that does not apply is refused.
+	StatePatch []byte `protobuf:"bytes,4,opt,name=state_patch,json=statePatch,proto3" json:"state_patch,omitempty"`
+	// Why, or who, for people who read the log: at most 1,024 bytes; may be empty.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If set, the thread is amended only if this is its version. It does not belong to what must be the same when the request
+	// is repeated.
+	ExpectedVersion *uint64 `protobuf:"varint,6,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AmendThreadRequest) Reset() {
+	*x = AmendThreadRequest{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendThreadRequest) ProtoMessage() {}
+
+func (x *AmendThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendThreadRequest.ProtoReflect.Descriptor instead.
+func (*AmendThreadRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AmendThreadRequest) GetThread() *ThreadName {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *AmendThreadRequest) GetAmendmentId() string {
+	if x != nil {
+		return x.AmendmentId
+	}
+	return ""
+}
+
+func (x *AmendThreadRequest) GetMessages() [][]byte {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *AmendThreadRequest) GetStatePatch() []byte {
+	if x != nil {
+		return x.StatePatch
+	}
+	return nil
+}
+
+func (x *AmendThreadRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AmendThreadRequest) GetExpectedVersion() uint64 {
+	if x != nil && x.ExpectedVersion != nil {
+		return *x.ExpectedVersion
+	}
+	return 0
+}
+
+// AmendThreadResponse is the answer of AmendThread.
+type AmendThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the amendment in the log.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// What was stripped from the request; empty for a repeated one.
+	Warnings []*Warning `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// True if the thread had been amended before by the same request.
+	RepeatedRequest bool `protobuf:"varint,3,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AmendThreadResponse) Reset() {
+	*x = AmendThreadResponse{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendThreadResponse) ProtoMessage() {}
+
+func (x *AmendThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendThreadResponse.ProtoReflect.Descriptor instead.
+func (*AmendThreadResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AmendThreadResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AmendThreadResponse) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *AmendThreadResponse) GetRepeatedRequest() bool {
+	if x != nil {
+		return x.RepeatedRequest
+	}
+	return false
+}
+
 // GetContextRequest is the request of GetContext.
 type GetContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1205,7 +1362,7 @@ type GetContextRequest struct {
 
 func (x *GetContextRequest) Reset() {
 	*x = GetContextRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1374,7 @@ func (x *GetContextRequest) String() string {
 func (*GetContextRequest) ProtoMessage() {}
 
 func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[13]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1387,7 @@ func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextRequest.ProtoReflect.Descriptor instead.
 func (*GetContextRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{13}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetContextRequest) GetThread() *ThreadName {
@@ -1263,7 +1420,7 @@ type GetContextResponse struct {
 
 func (x *GetContextResponse) Reset() {
 	*x = GetContextResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1432,7 @@ func (x *GetContextResponse) String() string {
 func (*GetContextResponse) ProtoMessage() {}
 
 func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[14]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1445,7 @@ func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextResponse.ProtoReflect.Descriptor instead.
 func (*GetContextResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{14}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetContextResponse) GetPart() isGetContextResponse_Part {
@@ -1355,7 +1512,7 @@ type ContextInfo struct {
 
 func (x *ContextInfo) Reset() {
 	*x = ContextInfo{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1524,7 @@ func (x *ContextInfo) String() string {
 func (*ContextInfo) ProtoMessage() {}
 
 func (x *ContextInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[15]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1537,7 @@ func (x *ContextInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextInfo.ProtoReflect.Descriptor instead.
 func (*ContextInfo) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{15}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContextInfo) GetVersion() uint64 {
@@ -1445,7 +1602,7 @@ type CreateThreadRequest struct {
 
 func (x *CreateThreadRequest) Reset() {
 	*x = CreateThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1614,7 @@ func (x *CreateThreadRequest) String() string {
 func (*CreateThreadRequest) ProtoMessage() {}
 
 func (x *CreateThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[16]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1627,7 @@ func (x *CreateThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateThreadRequest.ProtoReflect.Descriptor instead.
 func (*CreateThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{16}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateThreadRequest) GetThread() *ThreadName {
@@ -1521,7 +1678,7 @@ type CreateThreadResponse struct {
 
 func (x *CreateThreadResponse) Reset() {
 	*x = CreateThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1690,7 @@ func (x *CreateThreadResponse) String() string {
 func (*CreateThreadResponse) ProtoMessage() {}
 
 func (x *CreateThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[17]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1703,7 @@ func (x *CreateThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateThreadResponse.ProtoReflect.Descriptor instead.
 func (*CreateThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{17}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateThreadResponse) GetThread() *Thread {
@@ -1574,7 +1731,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1743,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[18]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1756,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{18}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetThreadRequest) GetThread() *ThreadName {
@@ -1620,7 +1777,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1789,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[19]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1802,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{19}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetThreadResponse) GetThread() *Thread {
@@ -1672,7 +1829,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1841,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[20]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1854,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{20}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListThreadsRequest) GetTenant() string {
@@ -1741,7 +1898,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1910,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[21]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1923,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{21}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListThreadsResponse) GetThreads() []*Thread {
@@ -1796,7 +1953,7 @@ type UpdateThreadRequest struct {
 
 func (x *UpdateThreadRequest) Reset() {
 	*x = UpdateThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1965,7 @@ func (x *UpdateThreadRequest) String() string {
 func (*UpdateThreadRequest) ProtoMessage() {}
 
 func (x *UpdateThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[22]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1978,7 @@ func (x *UpdateThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateThreadRequest.ProtoReflect.Descriptor instead.
 func (*UpdateThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{22}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateThreadRequest) GetThread() *ThreadName {
@@ -1849,7 +2006,7 @@ type UpdateThreadResponse struct {
 
 func (x *UpdateThreadResponse) Reset() {
 	*x = UpdateThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2018,7 @@ func (x *UpdateThreadResponse) String() string {
 func (*UpdateThreadResponse) ProtoMessage() {}
 
 func (x *UpdateThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[23]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2031,7 @@ func (x *UpdateThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateThreadResponse.ProtoReflect.Descriptor instead.
 func (*UpdateThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{23}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateThreadResponse) GetThread() *Thread {
@@ -1895,7 +2052,7 @@ type DeleteThreadRequest struct {
 
 func (x *DeleteThreadRequest) Reset() {
 	*x = DeleteThreadRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2064,7 @@ func (x *DeleteThreadRequest) String() string {
 func (*DeleteThreadRequest) ProtoMessage() {}
 
 func (x *DeleteThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[24]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2077,7 @@ func (x *DeleteThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteThreadRequest.ProtoReflect.Descriptor instead.
 func (*DeleteThreadRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{24}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteThreadRequest) GetThread() *ThreadName {
@@ -1947,7 +2104,7 @@ type DeleteThreadResponse struct {
 
 func (x *DeleteThreadResponse) Reset() {
 	*x = DeleteThreadResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2116,7 @@ func (x *DeleteThreadResponse) String() string {
 func (*DeleteThreadResponse) ProtoMessage() {}
 
 func (x *DeleteThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[25]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2129,7 @@ func (x *DeleteThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteThreadResponse.ProtoReflect.Descriptor instead.
 func (*DeleteThreadResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{25}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteThreadResponse) GetVersion() uint64 {
@@ -2020,7 +2177,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2189,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[26]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2202,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{26}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListMessagesRequest) GetThread() *ThreadName {
@@ -2094,7 +2251,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2263,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[27]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2276,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{27}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListMessagesResponse) GetMessages() [][]byte {
@@ -2165,7 +2322,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2334,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[28]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2347,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{28}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListRunsRequest) GetThread() *ThreadName {
@@ -2227,7 +2384,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2396,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[29]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2409,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{29}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2284,7 +2441,7 @@ type ListWarningsRequest struct {
 
 func (x *ListWarningsRequest) Reset() {
 	*x = ListWarningsRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2453,7 @@ func (x *ListWarningsRequest) String() string {
 func (*ListWarningsRequest) ProtoMessage() {}
 
 func (x *ListWarningsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[30]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2466,7 @@ func (x *ListWarningsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWarningsRequest.ProtoReflect.Descriptor instead.
 func (*ListWarningsRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{30}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListWarningsRequest) GetThread() *ThreadName {
@@ -2346,7 +2503,7 @@ type ListWarningsResponse struct {
 
 func (x *ListWarningsResponse) Reset() {
 	*x = ListWarningsResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2515,7 @@ func (x *ListWarningsResponse) String() string {
 func (*ListWarningsResponse) ProtoMessage() {}
 
 func (x *ListWarningsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[31]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2528,7 @@ func (x *ListWarningsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWarningsResponse.ProtoReflect.Descriptor instead.
 func (*ListWarningsResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{31}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListWarningsResponse) GetWarnings() []*Warning {
@@ -2405,7 +2562,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2574,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[32]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2587,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{32}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadLogRequest) GetThread() *ThreadName {
@@ -2471,7 +2628,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2640,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[33]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2653,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{33}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadLogResponse) GetEntries() []*LogEntry {
@@ -2595,7 +2752,20 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"O\n" +
 	"\x0eEndRunResponse\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.threadsvc.v1.RunR\x03run\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\"s\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"\x83\x02\n" +
+	"\x12AmendThreadRequest\x120\n" +
+	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12!\n" +
+	"\famendment_id\x18\x02 \x01(\tR\vamendmentId\x12\x1a\n" +
+	"\bmessages\x18\x03 \x03(\fR\bmessages\x12\x1f\n" +
+	"\vstate_patch\x18\x04 \x01(\fR\n" +
+	"statePatch\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12.\n" +
+	"\x10expected_version\x18\x06 \x01(\x04H\x00R\x0fexpectedVersion\x88\x01\x01B\x13\n" +
+	"\x11_expected_version\"\x8d\x01\n" +
+	"\x13AmendThreadResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
+	"\bwarnings\x18\x02 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\x12)\n" +
+	"\x10repeated_request\x18\x03 \x01(\bR\x0frepeatedRequest\"s\n" +
 	"\x11GetContextRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12,\n" +
 	"\x06moment\x18\x02 \x01(\v2\x14.threadsvc.v1.MomentR\x06moment\"p\n" +
@@ -2704,12 +2874,13 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\rStartingState\x12\x1e\n" +
 	"\x1aSTARTING_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16STARTING_STATE_CURRENT\x10\x01\x12!\n" +
-	"\x1dSTARTING_STATE_LAST_COMPLETED\x10\x022\x8d\t\n" +
+	"\x1dSTARTING_STATE_LAST_COMPLETED\x10\x022\xe1\t\n" +
 	"\rThreadService\x12K\n" +
 	"\bStartRun\x12\x1d.threadsvc.v1.StartRunRequest\x1a\x1e.threadsvc.v1.StartRunResponse0\x01\x12Y\n" +
 	"\fAppendEvents\x12!.threadsvc.v1.AppendEventsRequest\x1a\".threadsvc.v1.AppendEventsResponse(\x010\x01\x12R\n" +
 	"\vAppendBatch\x12 .threadsvc.v1.AppendBatchRequest\x1a!.threadsvc.v1.AppendBatchResponse\x12C\n" +
-	"\x06EndRun\x12\x1b.threadsvc.v1.EndRunRequest\x1a\x1c.threadsvc.v1.EndRunResponse\x12Q\n" +
+	"\x06EndRun\x12\x1b.threadsvc.v1.EndRunRequest\x1a\x1c.threadsvc.v1.EndRunResponse\x12R\n" +
+	"\vAmendThread\x12 .threadsvc.v1.AmendThreadRequest\x1a!.threadsvc.v1.AmendThreadResponse\x12Q\n" +
 	"\n" +
 	"GetContext\x12\x1f.threadsvc.v1.GetContextRequest\x1a .threadsvc.v1.GetContextResponse0\x01\x12U\n" +
 	"\fCreateThread\x12!.threadsvc.v1.CreateThreadRequest\x1a\".threadsvc.v1.CreateThreadResponse\x12L\n" +
@@ -2735,7 +2906,7 @@ func file_threadsvc_v1_thread_service_proto_rawDescGZIP() []byte {
 }
 
 var file_threadsvc_v1_thread_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(ActiveRunPolicy)(0),          // 0: threadsvc.v1.ActiveRunPolicy
 	(UnansweredToolCalls)(0),      // 1: threadsvc.v1.UnansweredToolCalls
@@ -2753,119 +2924,125 @@ var file_threadsvc_v1_thread_service_proto_goTypes = []any{
 	(*AppendBatchResponse)(nil),   // 13: threadsvc.v1.AppendBatchResponse
 	(*EndRunRequest)(nil),         // 14: threadsvc.v1.EndRunRequest
 	(*EndRunResponse)(nil),        // 15: threadsvc.v1.EndRunResponse
-	(*GetContextRequest)(nil),     // 16: threadsvc.v1.GetContextRequest
-	(*GetContextResponse)(nil),    // 17: threadsvc.v1.GetContextResponse
-	(*ContextInfo)(nil),           // 18: threadsvc.v1.ContextInfo
-	(*CreateThreadRequest)(nil),   // 19: threadsvc.v1.CreateThreadRequest
-	(*CreateThreadResponse)(nil),  // 20: threadsvc.v1.CreateThreadResponse
-	(*GetThreadRequest)(nil),      // 21: threadsvc.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),     // 22: threadsvc.v1.GetThreadResponse
-	(*ListThreadsRequest)(nil),    // 23: threadsvc.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),   // 24: threadsvc.v1.ListThreadsResponse
-	(*UpdateThreadRequest)(nil),   // 25: threadsvc.v1.UpdateThreadRequest
-	(*UpdateThreadResponse)(nil),  // 26: threadsvc.v1.UpdateThreadResponse
-	(*DeleteThreadRequest)(nil),   // 27: threadsvc.v1.DeleteThreadRequest
-	(*DeleteThreadResponse)(nil),  // 28: threadsvc.v1.DeleteThreadResponse
-	(*ListMessagesRequest)(nil),   // 29: threadsvc.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),  // 30: threadsvc.v1.ListMessagesResponse
-	(*ListRunsRequest)(nil),       // 31: threadsvc.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 32: threadsvc.v1.ListRunsResponse
-	(*ListWarningsRequest)(nil),   // 33: threadsvc.v1.ListWarningsRequest
-	(*ListWarningsResponse)(nil),  // 34: threadsvc.v1.ListWarningsResponse
-	(*ReadLogRequest)(nil),        // 35: threadsvc.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 36: threadsvc.v1.ReadLogResponse
-	nil,                           // 37: threadsvc.v1.ListThreadsRequest.MetadataEntry
-	nil,                           // 38: threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
-	(*ThreadName)(nil),            // 39: threadsvc.v1.ThreadName
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*Warning)(nil),               // 41: threadsvc.v1.Warning
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*status.Status)(nil),         // 43: google.rpc.Status
-	(*Run)(nil),                   // 44: threadsvc.v1.Run
-	(*Moment)(nil),                // 45: threadsvc.v1.Moment
-	(*Thread)(nil),                // 46: threadsvc.v1.Thread
-	(*LogEntry)(nil),              // 47: threadsvc.v1.LogEntry
-	(*UnreadableRange)(nil),       // 48: threadsvc.v1.UnreadableRange
+	(*AmendThreadRequest)(nil),    // 16: threadsvc.v1.AmendThreadRequest
+	(*AmendThreadResponse)(nil),   // 17: threadsvc.v1.AmendThreadResponse
+	(*GetContextRequest)(nil),     // 18: threadsvc.v1.GetContextRequest
+	(*GetContextResponse)(nil),    // 19: threadsvc.v1.GetContextResponse
+	(*ContextInfo)(nil),           // 20: threadsvc.v1.ContextInfo
+	(*CreateThreadRequest)(nil),   // 21: threadsvc.v1.CreateThreadRequest
+	(*CreateThreadResponse)(nil),  // 22: threadsvc.v1.CreateThreadResponse
+	(*GetThreadRequest)(nil),      // 23: threadsvc.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),     // 24: threadsvc.v1.GetThreadResponse
+	(*ListThreadsRequest)(nil),    // 25: threadsvc.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),   // 26: threadsvc.v1.ListThreadsResponse
+	(*UpdateThreadRequest)(nil),   // 27: threadsvc.v1.UpdateThreadRequest
+	(*UpdateThreadResponse)(nil),  // 28: threadsvc.v1.UpdateThreadResponse
+	(*DeleteThreadRequest)(nil),   // 29: threadsvc.v1.DeleteThreadRequest
+	(*DeleteThreadResponse)(nil),  // 30: threadsvc.v1.DeleteThreadResponse
+	(*ListMessagesRequest)(nil),   // 31: threadsvc.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),  // 32: threadsvc.v1.ListMessagesResponse
+	(*ListRunsRequest)(nil),       // 33: threadsvc.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 34: threadsvc.v1.ListRunsResponse
+	(*ListWarningsRequest)(nil),   // 35: threadsvc.v1.ListWarningsRequest
+	(*ListWarningsResponse)(nil),  // 36: threadsvc.v1.ListWarningsResponse
+	(*ReadLogRequest)(nil),        // 37: threadsvc.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 38: threadsvc.v1.ReadLogResponse
+	nil,                           // 39: threadsvc.v1.ListThreadsRequest.MetadataEntry
+	nil,                           // 40: threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	(*ThreadName)(nil),            // 41: threadsvc.v1.ThreadName
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*Warning)(nil),               // 43: threadsvc.v1.Warning
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*status.Status)(nil),         // 45: google.rpc.Status
+	(*Run)(nil),                   // 46: threadsvc.v1.Run
+	(*Moment)(nil),                // 47: threadsvc.v1.Moment
+	(*Thread)(nil),                // 48: threadsvc.v1.Thread
+	(*LogEntry)(nil),              // 49: threadsvc.v1.LogEntry
+	(*UnreadableRange)(nil),       // 50: threadsvc.v1.UnreadableRange
 }
 var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
-	39, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	41, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
 	0,  // 1: threadsvc.v1.StartRunRequest.policy:type_name -> threadsvc.v1.ActiveRunPolicy
 	1,  // 2: threadsvc.v1.StartRunRequest.unanswered_tool_calls:type_name -> threadsvc.v1.UnansweredToolCalls
-	40, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
+	42, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
 	2,  // 4: threadsvc.v1.StartRunRequest.starting_state:type_name -> threadsvc.v1.StartingState
 	5,  // 5: threadsvc.v1.StartRunResponse.start:type_name -> threadsvc.v1.RunStart
 	6,  // 6: threadsvc.v1.RunStart.lease:type_name -> threadsvc.v1.Lease
-	41, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
-	42, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
-	41, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
+	43, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
+	44, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
 	7,  // 11: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
 	8,  // 12: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
-	40, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
+	42, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
 	9,  // 14: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
-	43, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
+	45, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
 	7,  // 16: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
 	8,  // 17: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
 	9,  // 18: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
-	39, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
-	39, // 21: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 22: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
-	18, // 23: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
-	39, // 24: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 25: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	41, // 26: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	39, // 27: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 28: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	37, // 29: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
-	46, // 30: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
-	39, // 31: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 32: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	39, // 33: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	42, // 34: threadsvc.v1.DeleteThreadResponse.delete_time:type_name -> google.protobuf.Timestamp
-	38, // 35: threadsvc.v1.DeleteThreadResponse.erased_rows:type_name -> threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
-	39, // 36: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	45, // 37: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
-	39, // 38: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 39: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
-	39, // 40: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	41, // 41: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
-	39, // 42: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
-	47, // 43: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
-	48, // 44: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
-	3,  // 45: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
-	10, // 46: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
-	12, // 47: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
-	14, // 48: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
-	16, // 49: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
-	19, // 50: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
-	21, // 51: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
-	23, // 52: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
-	25, // 53: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
-	27, // 54: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
-	29, // 55: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
-	31, // 56: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
-	33, // 57: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
-	35, // 58: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
-	4,  // 59: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
-	11, // 60: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
-	13, // 61: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
-	15, // 62: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
-	17, // 63: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
-	20, // 64: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
-	22, // 65: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
-	24, // 66: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
-	26, // 67: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
-	28, // 68: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
-	30, // 69: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
-	32, // 70: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
-	34, // 71: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
-	36, // 72: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
-	59, // [59:73] is the sub-list for method output_type
-	45, // [45:59] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	41, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
+	41, // 21: threadsvc.v1.AmendThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 22: threadsvc.v1.AmendThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	41, // 23: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	47, // 24: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
+	20, // 25: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
+	41, // 26: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	48, // 27: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	43, // 28: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	41, // 29: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	48, // 30: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	39, // 31: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
+	48, // 32: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
+	41, // 33: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	48, // 34: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	41, // 35: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	44, // 36: threadsvc.v1.DeleteThreadResponse.delete_time:type_name -> google.protobuf.Timestamp
+	40, // 37: threadsvc.v1.DeleteThreadResponse.erased_rows:type_name -> threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	41, // 38: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	47, // 39: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
+	41, // 40: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	46, // 41: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
+	41, // 42: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	43, // 43: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
+	41, // 44: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
+	49, // 45: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
+	50, // 46: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
+	3,  // 47: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
+	10, // 48: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
+	12, // 49: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
+	14, // 50: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
+	16, // 51: threadsvc.v1.ThreadService.AmendThread:input_type -> threadsvc.v1.AmendThreadRequest
+	18, // 52: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
+	21, // 53: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
+	23, // 54: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
+	25, // 55: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
+	27, // 56: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
+	29, // 57: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
+	31, // 58: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
+	33, // 59: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
+	35, // 60: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
+	37, // 61: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
+	4,  // 62: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
+	11, // 63: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
+	13, // 64: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
+	15, // 65: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
+	17, // 66: threadsvc.v1.ThreadService.AmendThread:output_type -> threadsvc.v1.AmendThreadResponse
+	19, // 67: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
+	22, // 68: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
+	24, // 69: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
+	26, // 70: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
+	28, // 71: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
+	30, // 72: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
+	32, // 73: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
+	34, // 74: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
+	36, // 75: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
+	38, // 76: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
+	62, // [62:77] is the sub-list for method output_type
+	47, // [47:62] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_service_proto_init() }
@@ -2885,7 +3062,8 @@ func file_threadsvc_v1_thread_service_proto_init() {
 		(*StartRunResponse_Start)(nil),
 		(*StartRunResponse_InputChunk)(nil),
 	}
-	file_threadsvc_v1_thread_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_threadsvc_v1_thread_service_proto_msgTypes[13].OneofWrappers = []any{}
+	file_threadsvc_v1_thread_service_proto_msgTypes[16].OneofWrappers = []any{
 		(*GetContextResponse_Info)(nil),
 		(*GetContextResponse_InputChunk)(nil),
 	}
@@ -2895,7 +3073,7 @@ func file_threadsvc_v1_thread_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_service_proto_rawDesc), len(file_threadsvc_v1_thread_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

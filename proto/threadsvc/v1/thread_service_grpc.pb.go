@@ -29,6 +29,7 @@ const (
 	ThreadService_AppendEvents_FullMethodName = "/threadsvc.v1.ThreadService/AppendEvents"
 	ThreadService_AppendBatch_FullMethodName  = "/threadsvc.v1.ThreadService/AppendBatch"
 	ThreadService_EndRun_FullMethodName       = "/threadsvc.v1.ThreadService/EndRun"
+	ThreadService_AmendThread_FullMethodName  = "/threadsvc.v1.ThreadService/AmendThread"
 	ThreadService_GetContext_FullMethodName   = "/threadsvc.v1.ThreadService/GetContext"
 	ThreadService_CreateThread_FullMethodName = "/threadsvc.v1.ThreadService/CreateThread"
 	ThreadService_GetThread_FullMethodName    = "/threadsvc.v1.ThreadService/GetThread"
@@ -61,6 +62,13 @@ type ThreadServiceClient interface {
 	// run delivered stays, its producer can append nothing more, and the log has a mark that says so. It needs no lease:
 	// it is for operators and for the application that hosts the agent.
 	EndRun(ctx context.Context, in *EndRunRequest, opts ...grpc.CallOption) (*EndRunResponse, error)
+	// AmendThread adds messages to a thread, or patches its state, beside its runs: an operator's note, a correction. It needs no
+	// lease and takes none: an active run keeps its own and goes on, and what it has opened can be continued; its next
+	// acknowledgement has a version that counts the amendment too. It becomes one log entry, an input that belongs to no run.
+	// It is refused as a whole, with nothing written, if the patch does not apply. The same request again gives the same
+	// answer, while it is one of the thread's last 64 amendments. The agent learns of it when its application reads the thread;
+	// a snapshot of the messages or the state that the agent sends later replaces what was amended as it does all else.
+	AmendThread(ctx context.Context, in *AmendThreadRequest, opts ...grpc.CallOption) (*AmendThreadResponse, error)
 	// GetContext returns what the thread amounts to: the RunAgentInput that a run started now would be given, without
 	// what StartRun would add to it.
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetContextResponse], error)
@@ -149,6 +157,16 @@ func (c *threadServiceClient) EndRun(ctx context.Context, in *EndRunRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EndRunResponse)
 	err := c.cc.Invoke(ctx, ThreadService_EndRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *threadServiceClient) AmendThread(ctx context.Context, in *AmendThreadRequest, opts ...grpc.CallOption) (*AmendThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AmendThreadResponse)
+	err := c.cc.Invoke(ctx, ThreadService_AmendThread_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -293,6 +311,13 @@ type ThreadServiceServer interface {
 	// run delivered stays, its producer can append nothing more, and the log has a mark that says so. It needs no lease:
 	// it is for operators and for the application that hosts the agent.
 	EndRun(context.Context, *EndRunRequest) (*EndRunResponse, error)
+	// AmendThread adds messages to a thread, or patches its state, beside its runs: an operator's note, a correction. It needs no
+	// lease and takes none: an active run keeps its own and goes on, and what it has opened can be continued; its next
+	// acknowledgement has a version that counts the amendment too. It becomes one log entry, an input that belongs to no run.
+	// It is refused as a whole, with nothing written, if the patch does not apply. The same request again gives the same
+	// answer, while it is one of the thread's last 64 amendments. The agent learns of it when its application reads the thread;
+	// a snapshot of the messages or the state that the agent sends later replaces what was amended as it does all else.
+	AmendThread(context.Context, *AmendThreadRequest) (*AmendThreadResponse, error)
 	// GetContext returns what the thread amounts to: the RunAgentInput that a run started now would be given, without
 	// what StartRun would add to it.
 	GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error
@@ -346,6 +371,9 @@ func (UnimplementedThreadServiceServer) AppendBatch(context.Context, *AppendBatc
 }
 func (UnimplementedThreadServiceServer) EndRun(context.Context, *EndRunRequest) (*EndRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndRun not implemented")
+}
+func (UnimplementedThreadServiceServer) AmendThread(context.Context, *AmendThreadRequest) (*AmendThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AmendThread not implemented")
 }
 func (UnimplementedThreadServiceServer) GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetContext not implemented")
@@ -448,6 +476,24 @@ func _ThreadService_EndRun_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ThreadServiceServer).EndRun(ctx, req.(*EndRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ThreadService_AmendThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AmendThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).AmendThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_AmendThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).AmendThread(ctx, req.(*AmendThreadRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -632,6 +678,10 @@ var ThreadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndRun",
 			Handler:    _ThreadService_EndRun_Handler,
+		},
+		{
+			MethodName: "AmendThread",
+			Handler:    _ThreadService_AmendThread_Handler,
 		},
 		{
 			MethodName: "CreateThread",
