@@ -14,6 +14,11 @@ test: postgres
 postgres:
 	@sh scripts/install-postgres.sh
 
+# PgBouncer, for the tests that go through a real one; they are skipped without it.
+.PHONY: pgbouncer
+pgbouncer:
+	@command -v pgbouncer >/dev/null || { echo "installing pgbouncer with apt-get" >&2; apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends pgbouncer; }
+
 vet:
 	go vet ./...
 
@@ -38,9 +43,10 @@ differential:
 crash: postgres
 	go test ./service -v -run TestCrash -crash.kills=100 -crash.dbkills=20 -timeout 60m
 
-# Everything at once, and everything fails, for half an hour.
+# Everything at once, and everything fails, for half an hour (or CHAOS=5m). The servers' clocks are set, too.
+CHAOS ?= 30m
 chaos: postgres
-	go test ./service -v -run 'TestChaos$$' -chaos.duration=30m -chaos.threads=64 -timeout 60m
+	go test ./service -v -run 'TestChaos$$' -chaos.duration=$(CHAOS) -chaos.threads=64 -chaos.clocks -timeout 90m
 
 # Cost of one event by the size of the state, and by the length of the message.
 bench-state:

@@ -3,6 +3,7 @@ module github.com/threadsvc/threadsvc
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/go-json-experiment/json v1.27.2 // indirect
 	github.com/golang-migrate/migrate/v4 v4.20.1 // indirect

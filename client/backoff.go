@@ -9,7 +9,7 @@ import (
 
 const (
 	firstPause = 50 * time.Millisecond
-	maxPause   = 5 * time.Second
+	maxPause   = 2 * time.Second
 	// settled is how long after a failure another one is a new beginning, whether anything was heard meanwhile or not: a
 	// connection without traffic has nothing to say. It is longer than any pause and attempt to connect take.
 	settled = time.Minute

@@ -1,9 +1,10 @@
 -- The first schema: threads, their runs, their log, their fold and their ledger of warnings.
 --
 -- Rules that every table follows:
---   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Four
---     look across threads: the listings of a tenant's threads and of its warnings, and the searches for leases that have ended and for runs to
---     be merged.
+--   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Some
+--     look across threads: the listings of a tenant's threads and of its warnings, and the searches for leases that have
+--     ended, for runs to be merged, and for threads to be pruned. The retention policies of tenants are the one table
+--     without a thread.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
 --     they are stored: 0 as they are, 1 zstd, 4 S2 (folds). Compressed columns are EXTERNAL, since compressing twice gains
 --     nothing.
@@ -31,6 +32,14 @@ CREATE TABLE threads (
     labels           bytea[]     NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     last_run_at      timestamptz NOT NULL DEFAULT now(),
+    -- Where the log was cut: the first version that can be read as a moment, which has a checkpoint, with the hash of the
+    -- log up to it, its time, and the number of runs before it. What lies before is gone, or garbage.
+    first_version    bigint      NOT NULL DEFAULT 0,
+    first_hash       bytea,
+    first_at         timestamptz,
+    pruned_runs      bigint      NOT NULL DEFAULT 0,
+    -- When it is to be looked at whether there is something to prune; a run that is started brings that forward to now.
+    prune_due        timestamptz NOT NULL DEFAULT now(),
 
     CONSTRAINT threads_pkey PRIMARY KEY (thread_key),
     CONSTRAINT threads_version_valid CHECK (version >= 0),
@@ -41,7 +50,11 @@ CREATE TABLE threads (
     CONSTRAINT threads_runs_valid CHECK (runs >= 0),
     CONSTRAINT threads_lease_ttl_valid CHECK (lease_ttl_ms >= 0),
     CONSTRAINT threads_active_run_valid CHECK (active_run <> ''),
-    CONSTRAINT threads_lease_only_with_run CHECK ((lease_expires_at IS NULL) = (active_run IS NULL))
+    CONSTRAINT threads_lease_only_with_run CHECK ((lease_expires_at IS NULL) = (active_run IS NULL)),
+    CONSTRAINT threads_first_version_valid CHECK (first_version BETWEEN 0 AND version),
+    CONSTRAINT threads_first_hash_valid CHECK (octet_length(first_hash) = 32),
+    CONSTRAINT threads_first_whole CHECK ((first_hash IS NULL) = (first_version = 0) AND (first_at IS NULL) = (first_version = 0)),
+    CONSTRAINT threads_pruned_runs_valid CHECK (pruned_runs BETWEEN 0 AND runs)
 ) WITH (fillfactor = 70);
 
 CREATE INDEX threads_by_last_run ON threads (tenant, last_run_at DESC, thread_key DESC);
@@ -49,6 +62,9 @@ CREATE INDEX threads_by_label ON threads USING gin (labels);
 
 -- Finds the leases that have ended. Threads without an active run are not in it.
 CREATE INDEX threads_by_lease ON threads (lease_expires_at, thread_key) WHERE lease_expires_at IS NOT NULL;
+
+-- Finds the threads of a tenant that are to be looked at. A tenant without a policy never looks.
+CREATE INDEX threads_by_prune_due ON threads (tenant, prune_due);
 
 -- One row for each run of a thread, counted from 1.
 CREATE TABLE runs (
@@ -269,6 +285,28 @@ CREATE TABLE tombstones (
     CONSTRAINT tombstones_pkey PRIMARY KEY (thread_key),
     CONSTRAINT tombstones_version_valid CHECK (version >= 0),
     CONSTRAINT tombstones_log_hash_valid CHECK (octet_length(log_hash) = 32)
+);
+
+-- How long the threads of a tenant are kept. NULL means without end. spread is set once all threads of the tenant were
+-- marked as due after the policy was changed.
+CREATE TABLE retention_policies (
+    tenant     text        NOT NULL,
+    max_age_us bigint,
+    max_runs   bigint,
+    max_bytes  bigint,
+    spread     boolean     NOT NULL DEFAULT false,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT retention_policies_pkey PRIMARY KEY (tenant),
+    CONSTRAINT retention_policies_valid CHECK (max_age_us > 0 AND max_runs > 0 AND max_bytes > 0)
+);
+
+-- The threads that have garbage before their first version, which is removed in small steps.
+CREATE TABLE prunings (
+    thread_key uuid        NOT NULL,
+    began_at   timestamptz NOT NULL DEFAULT now(),
+
+    CONSTRAINT prunings_pkey PRIMARY KEY (thread_key)
 );
 
 -- For people with psql: what is stored uncompressed, as text. Compressed columns are null.

@@ -20,6 +20,7 @@ func badArchive(format string, args ...any) error { return &errArchive{fmt.Error
 
 // archiveSink takes what an archive holds, once it is judged. Nil functions take nothing.
 type archiveSink struct {
+	cut     func(store.Checkpoint) error
 	segment func(*store.Segment) error
 	run     func(*store.Run) error
 	warning func(*store.Warning) error
@@ -29,7 +30,7 @@ type archiveSink struct {
 // within limits, and the rows must belong to it. It returns that thread. What is wrong with the archive is errArchive, or
 // archive.ErrInvalid.
 func judge(in *archive.Reader, head *store.Head, lim agui.Limits, sink archiveSink) (*agui.Thread, error) {
-	j := judgement{head: head, lim: lim, sink: sink, thread: agui.NewThread(head.ThreadID, lim)}
+	j := judgement{head: head, lim: lim, sink: sink, thread: agui.NewThread(head.ThreadID, lim), runs: head.PrunedRuns}
 	j.thread.ReplayWithinLimits()
 	for {
 		part, err := in.Next()
@@ -55,18 +56,44 @@ type judgement struct {
 }
 
 func (j *judgement) take(part any) error {
+	if _, fold := part.(*agui.Fold); !fold && j.thread.Version() < j.head.FirstVersion {
+		return badArchive("there is no fold of version %d", j.head.FirstVersion)
+	}
 	switch part := part.(type) {
+	case *agui.Fold:
+		return j.fold(part)
 	case *store.Segment:
 		return j.segment(part)
 	case *store.Run:
 		return j.run(part)
 	case *store.Warning:
-		if part.Version > j.head.Version || checkOptionalID("run", part.RunID) != nil {
+		if part.Version > j.head.Version || part.Version <= j.head.FirstVersion && j.head.FirstVersion > 0 || checkOptionalID("run", part.RunID) != nil {
 			return badArchive("a warning of version %d", part.Version)
 		}
 		if j.sink.warning != nil {
 			return j.sink.warning(part)
 		}
+	}
+	return nil
+}
+
+// fold begins with what the log that was cut amounts to.
+func (j *judgement) fold(fold *agui.Fold) error {
+	h := j.head
+	if fold.Version != h.FirstVersion || fold.Version > h.Version || h.PrunedRuns < 1 || h.PrunedRuns >= h.Runs {
+		return badArchive("a fold of version %d", fold.Version)
+	}
+	thread, err := agui.RestoreForeign(h.ThreadID, *fold, h.FirstHash, j.lim)
+	if err != nil {
+		return &errArchive{err}
+	}
+	if thread.Size() > j.lim.Context {
+		return errTooLarge
+	}
+	j.thread = thread
+	j.thread.ReplayWithinLimits()
+	if j.sink.cut != nil {
+		return j.sink.cut(store.Checkpoint{Fold: *fold, Hash: h.FirstHash})
 	}
 	return nil
 }
@@ -107,7 +134,7 @@ func (j *judgement) run(r *store.Run) error {
 		return badArchive("run %d follows run %d", r.Ordinal, j.runs-1)
 	case statuses[r.Status] == 0 || active != r.EndedAt.IsZero() || active != (r.LastVersion == 0):
 		return badArchive("run %d is neither active nor over", r.Ordinal)
-	case r.FirstVersion < 1 || r.FirstVersion > j.head.Version || r.LastVersion > j.head.Version || !active && r.LastVersion < r.FirstVersion:
+	case r.FirstVersion <= j.head.FirstVersion || r.FirstVersion > j.head.Version || r.LastVersion > j.head.Version || !active && r.LastVersion < r.FirstVersion:
 		return badArchive("run %d has versions %d to %d of %d", r.Ordinal, r.FirstVersion, r.LastVersion, j.head.Version)
 	}
 	if j.active = ""; active {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/threadsvc/threadsvc/agui"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
@@ -23,15 +25,17 @@ const (
 	tailWrong   findingKind = "tail wrong"
 	miscalled   findingKind = "truncated run shown as completed"
 	undeleted   findingKind = "deleted thread came back"
+	unordered   findingKind = "history not linearizable"
 )
 
 // chaosKinds are all the kinds of findings, as they are reported.
-var chaosKinds = []findingKind{lost, doubled, changed, interleaved, stale, tailWrong, differs, miscalled, undeleted}
+var chaosKinds = []findingKind{lost, doubled, changed, interleaved, stale, tailWrong, differs, miscalled, undeleted, unordered}
 
 // follower follows a thread's log and notes what it was shown.
 type follower struct {
-	thread string
-	cancel context.CancelFunc
+	thread  string
+	history *history
+	cancel  context.CancelFunc
 
 	mu   sync.Mutex
 	seen []seenEntry
@@ -104,6 +108,7 @@ func (f *follower) call(ctx context.Context, rpc threadsvcv1.ThreadServiceClient
 				whole = nil
 			}
 		}
+		f.history.saw(f.reached())
 	}
 }
 
@@ -211,4 +216,21 @@ func (c *chaosChecker) checkRuns() {
 			c.report(miscalled, "run %s is %v; truncated by a mark: %v", id, run.GetStatus(), truncated[id])
 		}
 	}
+}
+
+// historyLimit is how long one thread's history may take to check; one that takes longer counts as a violation.
+const historyLimit = 30 * time.Second
+
+// checkHistory looks for an order of all that was asked of a thread that explains the answers.
+func (c *chaos) checkHistory(thread *loadThread, record *threadRecord) []finding {
+	ops := thread.history.operations(factsOf(record.entries, thread.streams))
+	c.operations += len(ops)
+	began := time.Now()
+	result := linearize(ops, historyLimit)
+	c.slowest = max(c.slowest, time.Since(began))
+	if result == porcupine.Ok {
+		return nil
+	}
+	text := fmt.Sprintf("%s: %d operations: %s", thread.id, len(ops), result)
+	return []finding{{unordered, text + obstacle(ops)}}
 }

@@ -23,8 +23,8 @@ type chaosClient struct {
 
 // chaosCounts counts what clients did.
 type chaosCounts struct {
-	runs, ends, deletes, abandoned, probes, reads atomic.Int64
-	undeleted                                     atomic.Int64 // threads that were there after their deletion
+	runs, byLibrary, ends, deletes, abandoned, probes, reads atomic.Int64
+	undeleted                                                atomic.Int64 // threads that were there after their deletion
 }
 
 // tune gives a request any of the policies, and sometimes a lease that expires soon.
@@ -57,6 +57,10 @@ func (c *chaosClient) step(ctx context.Context) error {
 		return ignoreStopped(c.look(ctx, thread))
 	}
 	c.round.counts.runs.Add(1)
+	if c.rnd.IntN(3) == 0 {
+		c.round.counts.byLibrary.Add(1)
+		return ignoreStopped(c.recordByLibrary(ctx, thread))
+	}
 	return ignoreStopped(c.record(ctx, thread))
 }
 
@@ -94,7 +98,9 @@ func (c *chaosClient) probe(ctx context.Context, thread *loadThread, s *sentStre
 		last.Events = append(last.Events, []byte(event.text))
 	}
 	return c.again(ctx, callTimeout, func(ctx context.Context) error {
+		op := s.append(last)
 		resp, err := c.rpc.AppendBatch(ctx, &threadsvcv1.AppendBatchRequest{Run: handle(thread.id, s.id, s.token), Batch: last})
+		s.history.settle(op, progressOf(resp.GetProgress(), err))
 		if reason, _ := reasonOf(err); reason == "RUN_CLOSED" || reason == "LEASE_LOST" {
 			return nil
 		}
@@ -118,10 +124,18 @@ func (c *chaosClient) end(ctx context.Context, thread *loadThread) error {
 		return nil
 	}
 	c.round.counts.ends.Add(1)
-	err := c.again(ctx, callTimeout, func(ctx context.Context) error {
-		_, err := c.rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread.id), RunId: id, Reason: "chaos"})
+	op, attempts := thread.history.call(asked{kind: opEnd, run: id}), 0
+	var resp *threadsvcv1.EndRunResponse
+	err := c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
+		attempts++
+		resp, err = c.rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread.id), RunId: id, Reason: "chaos"})
 		return err
 	})
+	got := outcomeOf(err)
+	if attempts == 1 { // or an earlier attempt may have ended it, at another version
+		got.version = resp.GetVersion()
+	}
+	thread.history.settle(op, got)
 	if status.Code(err) == codes.NotFound {
 		return nil
 	}

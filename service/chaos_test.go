@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/url"
@@ -13,16 +14,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/threadsvc/threadsvc/client"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
 	"github.com/threadsvc/threadsvc/store/embedded"
+	"github.com/threadsvc/threadsvc/store/storetest"
 )
 
 var (
 	chaosDuration = flag.Duration("chaos.duration", 10*time.Second, "how long TestChaos makes trouble")
 	chaosThreads  = flag.Int("chaos.threads", 8, "how many clients TestChaos has at a time")
+	chaosClocks   = flag.Bool("chaos.clocks", false, "let TestChaos set the clocks of its servers, for which the program is built anew, standard library and all")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of TestChaos's schedule; 0 means a new one")
 )
 
@@ -60,12 +65,14 @@ type chaos struct {
 	near    []*faultyProxy // before the servers
 	far     []*faultyProxy // between the servers and Postgres
 
-	acked   int64
-	checked int
-	entries int
-	counts  chaosCounts
-	faults  map[string]int
-	found   map[findingKind]int
+	acked      int64
+	checked    int
+	entries    int
+	operations int           // of all histories
+	slowest    time.Duration // the check of one of them
+	counts     chaosCounts
+	faults     map[string]int
+	found      map[findingKind]int
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -73,10 +80,14 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 3)), db: startDatabase(t), faults: map[string]int{}, found: map[findingKind]int{}}
 	direct := must(url.Parse(c.db.URL(crashDatabase)))(t)
 	socket := direct.Query().Get("host") + "/.s.PGSQL." + direct.Query().Get("port")
+	movable := ""
+	if *chaosClocks {
+		movable = buildMovable(t)
+	}
 	for range chaosNodes {
 		far := startProxy(t, "unix", socket)
 		proxied := url.URL{Scheme: "postgres", User: direct.User, Host: far.address(), Path: direct.Path, RawQuery: "sslmode=disable"}
-		server := startProcess(t, proxied.String())
+		server := startProgram(t, proxied.String(), movable)
 		c.far, c.servers = append(c.far, far), append(c.servers, server)
 		c.near = append(c.near, startProxy(t, "tcp", server.address))
 	}
@@ -93,21 +104,42 @@ func (c *chaos) nearAddresses() (addresses []string) {
 // chaosRound is a set of threads, and who works on them.
 type chaosRound struct {
 	load      *load
+	nodes     []threadsvcv1.ThreadServiceClient
+	library   *client.Client // of all nodes
 	counts    *chaosCounts
 	followers []*follower
 	tails     sync.WaitGroup
+	conns     []io.Closer
+}
+
+// dial connects to the servers by way of their proxies, until the round is over.
+func (r *chaosRound) dial(t *testing.T, addresses []string) {
+	t.Helper()
+	for _, address := range addresses {
+		conn := connectOften(t, address)
+		r.conns, r.nodes = append(r.conns, conn), append(r.nodes, threadsvcv1.NewThreadServiceClient(conn))
+	}
+	r.library = must(client.Dial(strings.Join(addresses, ","), client.Config{RetryFor: callTimeout},
+		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	r.conns = append(r.conns, r.library)
+}
+
+// end ends the followers and the connections. The clients must have ended.
+func (r *chaosRound) end() {
+	for _, f := range r.followers {
+		f.cancel()
+	}
+	r.tails.Wait()
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
 }
 
 // round makes trouble for so long and checks what came of it.
 func (c *chaos) round(n int, length time.Duration) {
 	c.t.Helper()
 	r := c.begin(n)
-	defer r.tails.Wait()
-	defer func() {
-		for _, f := range r.followers {
-			f.cancel()
-		}
-	}()
+	defer r.end()
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		select {
 		case <-r.load.failed:
@@ -120,6 +152,9 @@ func (c *chaos) round(n int, length time.Duration) {
 	if err := r.load.stop(); err != nil {
 		c.t.Error(err)
 	}
+	for _, thread := range r.load.threads {
+		thread.history.close()
+	}
 	c.acked += r.load.acked.Load()
 	c.check(r)
 }
@@ -127,19 +162,24 @@ func (c *chaos) round(n int, length time.Duration) {
 // begin starts the clients and followers of a round.
 func (c *chaos) begin(n int) *chaosRound {
 	r := &chaosRound{load: newLoad(), counts: &c.counts}
-	nodes := dialAll(c.t, c.nearAddresses())
+	r.dial(c.t, c.nearAddresses())
 	for i := range max(2, *chaosThreads/2) {
 		thread := r.load.thread(fmt.Sprintf("chaos-%d-%d", n, i), true)
+		thread.history = newHistory()
 		for j := range 2 {
 			ctx, cancel := context.WithCancel(c.t.Context())
-			f := &follower{thread: thread.id, cancel: cancel}
+			f := &follower{thread: thread.id, history: thread.history, cancel: cancel}
 			r.followers = append(r.followers, f)
-			reader := newLoadClient(r.load, nodes, c.seed+uint64(j), "tail")
-			r.tails.Go(func() { f.follow(ctx, reader) })
+			reader := newLoadClient(r.load, r.nodes, c.seed+uint64(j), "tail")
+			if j == 0 {
+				r.tails.Go(func() { f.follow(ctx, reader) })
+			} else {
+				r.tails.Go(func() { f.followByLibrary(ctx, r.library) })
+			}
 		}
 	}
 	for i := range *chaosThreads {
-		client := &chaosClient{newLoadClient(r.load, nodes, c.seed+uint64(n*1000+i), fmt.Sprintf("n%dc%d", n, i)), r}
+		client := &chaosClient{newLoadClient(r.load, r.nodes, c.seed+uint64(n*1000+i), fmt.Sprintf("n%dc%d", n, i)), r}
 		client.loadClient.tune = client.tune
 		for j := range 2 {
 			client.threads = append(client.threads, r.load.threads[(i+j)%len(r.load.threads)])
@@ -157,16 +197,12 @@ func (c *chaos) begin(n int) *chaosRound {
 // fault lets one thing fail, and mends it.
 func (c *chaos) fault() {
 	c.t.Helper()
-	proxies, side := c.near, "client side"
-	if c.rnd.IntN(2) == 0 {
-		proxies, side = c.far, "database side"
-	}
-	p, pause := proxies[c.rnd.IntN(chaosNodes)], time.Duration(c.rnd.IntN(1000))*time.Millisecond
+	pause := time.Duration(c.rnd.IntN(1000)) * time.Millisecond
+	server := c.servers[c.rnd.IntN(chaosNodes)]
 	name := ""
-	switch c.rnd.IntN(12) {
+	switch c.rnd.IntN(14) {
 	case 0, 1, 2:
 		name = "server killed"
-		server := c.servers[c.rnd.IntN(chaosNodes)]
 		server.kill()
 		time.Sleep(pause / 4)
 		server.start()
@@ -177,20 +213,41 @@ func (c *chaos) fault() {
 		name = "Postgres stopped at once"
 		c.crashDatabase(pause / 2)
 	case 6, 7:
-		name = "latency, " + side
+		if !*chaosClocks {
+			return
+		}
+		name = "clock set"
+		ahead := time.Duration(c.rnd.IntN(7200)-3600) * time.Second
+		if err := server.moveClock(ahead); err != nil {
+			c.t.Error(err)
+		}
+	default:
+		name = c.disturb(pause)
+	}
+	c.faults[name]++
+}
+
+// disturb makes the network bad on one side of one server for a while.
+func (c *chaos) disturb(pause time.Duration) string {
+	proxies, side := c.near, "client side"
+	if c.rnd.IntN(2) == 0 {
+		proxies, side = c.far, "database side"
+	}
+	p := proxies[c.rnd.IntN(chaosNodes)]
+	switch c.rnd.IntN(3) {
+	case 0:
 		p.delay.Store(int64(pause / 20))
 		time.Sleep(pause)
 		p.delay.Store(0)
-	case 8, 9:
-		name = "reset, " + side
+		return "latency, " + side
+	case 1:
 		p.cut()
-	default:
-		name = "blackhole, " + side
-		p.dig()
-		time.Sleep(pause)
-		p.fill()
+		return "reset, " + side
 	}
-	c.faults[name]++
+	p.dig()
+	time.Sleep(pause)
+	p.fill()
+	return "blackhole, " + side
 }
 
 // terminate ends some of the connections of the database.
@@ -198,15 +255,7 @@ func (c *chaos) terminate() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, c.db.URL(crashDatabase))
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity
-		where datname = $1 and pid <> pg_backend_pid() and pid % 3 = $2`, crashDatabase, c.rnd.IntN(3))
-	if err != nil {
+	if err := storetest.TerminateBackends(ctx, c.db.URL(crashDatabase), 3, c.rnd.IntN(3)); err != nil {
 		c.t.Error(err)
 	}
 }
@@ -232,7 +281,7 @@ func (c *chaos) check(r *chaosRound) {
 		c.t.Fatal(err)
 	}
 	defer db.Close()
-	client := newLoadClient(newLoad(), dialAll(c.t, c.nearAddresses()), 0, "reader")
+	client := newLoadClient(newLoad(), r.nodes, 0, "reader")
 	for _, thread := range r.load.threads {
 		if thread.existed() {
 			c.checkThread(r, thread, client, db)
@@ -266,7 +315,7 @@ func (c *chaos) checkThread(r *chaosRound, thread *loadThread, client *loadClien
 	}
 	c.checked++
 	c.entries += len(record.entries)
-	for _, f := range slices.Concat(checkThread(thread, record), checkChaos(known)) {
+	for _, f := range slices.Concat(checkThread(thread, record), checkChaos(known), c.checkHistory(thread, record)) {
 		c.found[f.kind]++
 		c.t.Errorf("%s: %s", f.kind, f.text)
 	}
@@ -299,12 +348,13 @@ func settle(ctx context.Context, rpc threadsvcv1.ThreadServiceClient, thread str
 func (c *chaos) tell() {
 	n := &c.counts
 	c.found[undeleted] += int(n.undeleted.Load())
-	fmt.Printf("chaos: seed %d: %d runs, %d events acked, %d log entries, %d ends, %d deletes, %d reads, %d streams abandoned, %d old tokens tried, %d threads checked\n",
-		c.seed, n.runs.Load(), c.acked, c.entries, n.ends.Load(), n.deletes.Load(), n.reads.Load(), n.abandoned.Load(), n.probes.Load(), c.checked)
+	fmt.Printf("chaos: seed %d: %d runs (%d by the client library), %d events acked, %d log entries, %d ends, %d deletes, %d reads, %d streams abandoned, %d old tokens tried, %d threads checked\n",
+		c.seed, n.runs.Load(), n.byLibrary.Load(), c.acked, c.entries, n.ends.Load(), n.deletes.Load(), n.reads.Load(), n.abandoned.Load(), n.probes.Load(), c.checked)
 	var faults []string
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", name, c.faults[name]))
 	}
+	fmt.Printf("chaos: %d operations in %d histories checked for linearizability, the slowest in %v\n", c.operations, c.checked, c.slowest.Round(time.Millisecond))
 	fmt.Printf("chaos: faults: %s\n", strings.Join(faults, "; "))
 	for _, kind := range chaosKinds {
 		fmt.Printf("chaos: %s: %d\n", kind, c.found[kind])

@@ -22,6 +22,7 @@ type pending struct {
 	// due is when it may be taken at the latest; zero if at once. Guarded by the thread's lock.
 	due    time.Time
 	timed  bool // a timer will offer it then
+	bar    barred
 	bytes  int
 	done   chan struct{}
 	result store.Result
@@ -142,7 +143,9 @@ func (w *committer) commit(lives []*live) {
 	cancel()
 	w.cfg.Logger.Debug("committed", "threads", len(taken), "took", time.Since(started))
 	for i, l := range taken {
-		w.finish(l, results[i])
+		if !errors.Is(results[i].Err, store.ErrLocked) || !w.again(l, &results[i]) {
+			w.finish(l, results[i])
+		}
 	}
 }
 
@@ -255,6 +258,10 @@ func (w *committer) hasten(l *live) {
 // has been cancelled. The lock must be held.
 func (l *live) take(foldBytes int) *store.Commit {
 	l.offered = false
+	if p := l.inflight; p != nil && p.bar.again {
+		p.bar.again = false
+		return &p.commit
+	}
 	p := l.queued
 	if p == nil || l.inflight != nil {
 		return nil

@@ -35,7 +35,10 @@ func (s *Service) endRun(ctx context.Context, req *threadsvcv1.EndRunRequest) (*
 			err = commit.outcome(ctx)
 		}
 		if err == nil {
-			return s.endedRun(ctx, key, req.GetRunId(), version)
+			var resp *threadsvcv1.EndRunResponse
+			if resp, err = s.endedRun(ctx, key, req.GetRunId(), version); err == nil {
+				return resp, nil
+			}
 		}
 		if !errors.Is(err, store.ErrConflict) || attempt == maxAttempts {
 			return nil, err
@@ -115,6 +118,8 @@ func (l *live) fence(p *pending) {
 	l.seal(p)
 }
 
+// endedRun answers for a run that nobody can append to at a version of its thread. One that was started after that version is
+// none: store.ErrConflict.
 func (s *Service) endedRun(ctx context.Context, key store.Key, runID string, version uint64) (*threadsvcv1.EndRunResponse, error) {
 	ctx, cancel := s.storeContext(ctx)
 	defer cancel()
@@ -124,6 +129,9 @@ func (s *Service) endedRun(ctx context.Context, key store.Key, runID string, ver
 	}
 	if err != nil {
 		return nil, err
+	}
+	if run.FirstVersion > version || run.Status == store.RunActive {
+		return nil, store.ErrConflict
 	}
 	return &threadsvcv1.EndRunResponse{Run: runMessage(&run), Version: version}, nil
 }

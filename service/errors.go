@@ -80,6 +80,7 @@ var statusCodes = map[threadsvcv1.ErrorReason]codes.Code{
 	threadsvcv1.ErrorReason_ERROR_REASON_READER_TOO_SLOW:       codes.Aborted,
 	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:     codes.OutOfRange,
 	threadsvcv1.ErrorReason_ERROR_REASON_THREAD_DELETED:        codes.FailedPrecondition,
+	threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED:        codes.OutOfRange,
 }
 
 // statusOf turns an error into what the caller gets. It is the only place where that is decided. Faults of the service
@@ -93,7 +94,10 @@ func statusOf(err error, log *slog.Logger) *status.Status {
 		return transportStatus(s)
 	}
 	var deleted *store.DeletedError
+	var pruned *store.PrunedError
 	switch {
+	case errors.As(err, &pruned):
+		return errVersionPruned(pruned.FirstVersion, number(pruned.Version)).status()
 	case errors.As(err, &deleted):
 		return errThreadDeleted(deleted.DeletedAt).status()
 	case errors.Is(err, context.Canceled):

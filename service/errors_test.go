@@ -196,6 +196,14 @@ var provocations = map[string]func(c *conversation) error{
 		_, _, err := gone.tryStart("r2")
 		return err
 	},
+	"VERSION_PRUNED": func(c *conversation) error {
+		h := newHistorian(c.t, service.Config{})
+		h.record("r1")
+		h.record("r2")
+		h.prune(h.runEnd("r1"))
+		_, _, err := readLog(c.t.Context(), h.client, h.thread, 1)
+		return err
+	},
 	"INTERNAL": func(c *conversation) error {
 		other, db := ownDatabase(c.t, service.Config{})
 		other.record("r1", stateSnapshot(`"hunter2"`))

@@ -79,16 +79,27 @@ type process struct {
 	url     string
 	address string
 	cmd     *exec.Cmd
+
+	movable string // the program with a clock that can be moved, if it is that one
+	clock   io.Writer
+	told    *bufio.Reader
+	logged  io.Closer
 }
 
 // startProcess starts a server process on a database and waits until it serves.
 func startProcess(t testing.TB, url string) *process {
 	t.Helper()
+	return startProgram(t, url, "")
+}
+
+// startProgram is startProcess with a program that buildMovable has built, unless it is empty.
+func startProgram(t testing.TB, url, movable string) *process {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, url: url, address: listener.Addr().String()}
+	p := &process{t: t, url: url, address: listener.Addr().String(), movable: movable}
 	_ = listener.Close()
 	p.start()
 	t.Cleanup(p.kill)
@@ -98,6 +109,12 @@ func startProcess(t testing.TB, url string) *process {
 func (p *process) start() {
 	p.t.Helper()
 	for range 50 { // the port may not be free at once
+		if p.movable != "" {
+			if p.startMovable() {
+				return
+			}
+			continue
+		}
 		p.cmd = exec.Command(os.Args[0])
 		p.cmd.Env = append(os.Environ(), envServeDatabase+"="+p.url, envServeAddress+"="+p.address)
 		p.cmd.Stderr = os.Stderr
@@ -125,6 +142,9 @@ func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
 	_ = p.cmd.Wait()
 	p.cmd = nil
+	if p.logged != nil {
+		_ = p.logged.Close()
+	}
 }
 
 func threadName(id string) *threadsvcv1.ThreadName {

@@ -77,7 +77,7 @@ func (s *Service) blamer(ctx context.Context, req *threadsvcv1.BlameStateRequest
 		b.after = &after
 	}
 	b.end = b.token.Version
-	b.scan = scan{service: s, head: &head, at: history.Place{Version: b.token.At, Step: b.token.Step}}
+	b.scan = scan{service: s, head: &head, first: head.FirstVersion, at: history.Place{Version: b.token.At, Step: b.token.Step}}
 	return b, err
 }
 
@@ -127,7 +127,7 @@ func (b *blamer) open() (n int) {
 	return n
 }
 
-// answer tells what was found. What was not is left to the next page, unless the whole log was looked at.
+// answer tells what was found. What was not is left to the next page, unless all the log that there is was looked at.
 func (b *blamer) answer() *threadsvcv1.BlameStateResponse {
 	resp := &threadsvcv1.BlameStateResponse{Version: b.end}
 	next := scanToken{Version: b.end, At: b.end + 1}
@@ -142,7 +142,10 @@ func (b *blamer) answer() *threadsvcv1.BlameStateResponse {
 			continue
 		}
 		leaf := &threadsvcv1.BlamedLeaf{Path: shown(b.places[i].String()), Value: b.values[i]}
-		if l.Found {
+		switch {
+		case !l.Found:
+			leaf.PrunedVersion = b.scan.first
+		default:
 			leaf.Source, leaf.Operation, leaf.OperationIndex = sourceMessage(&l.Source), l.Op, int32(l.Index)
 		}
 		resp.Leaves = append(resp.Leaves, leaf)

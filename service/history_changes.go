@@ -34,6 +34,8 @@ func (s *Service) listStateChanges(ctx context.Context, req *threadsvcv1.ListSta
 		at := l.scan.at
 		token := scanToken{Version: l.end, At: at.Version, Step: at.Step, Pointer: []byte(l.at.String())}
 		l.resp.NextPageToken = token.write()
+	} else if more && req.GetFrom() == nil {
+		l.resp.PrunedVersion = l.scan.first
 	}
 	return l.resp, nil
 }
@@ -63,7 +65,7 @@ func (s *Service) changeLister(ctx context.Context, req *threadsvcv1.ListStateCh
 	if err != nil {
 		return nil, err
 	}
-	first := uint64(0)
+	first := head.FirstVersion
 	if req.GetFrom() != nil {
 		if first, err = s.versionOf(ctx, &head, req.GetFrom(), "from"); err != nil {
 			return nil, err

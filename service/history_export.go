@@ -3,8 +3,10 @@ package service
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store"
@@ -48,7 +50,10 @@ func (s *Service) writeArchive(ctx context.Context, out io.Writer, head *store.H
 	if err != nil {
 		return err
 	}
-	for at := uint64(0); at < head.Version; {
+	if err := s.writeCut(ctx, w, head); err != nil {
+		return err
+	}
+	for at := head.FirstVersion; at < head.Version; {
 		segments, err := s.logSegments(ctx, head.Key, at+1)
 		if err != nil {
 			return err
@@ -79,10 +84,23 @@ func (s *Service) writeArchive(ctx context.Context, out io.Writer, head *store.H
 	return w.Close()
 }
 
+// writeCut writes the fold at the first version, if the log was cut there.
+func (s *Service) writeCut(ctx context.Context, w *archive.Writer, head *store.Head) error {
+	if head.FirstVersion == 0 {
+		return nil
+	}
+	thread, err := s.foldAt(ctx, head.Key, head.ThreadID, head.FirstVersion)
+	if err != nil {
+		return err
+	}
+	fold := thread.Fold()
+	return w.Fold(&fold)
+}
+
 // writeRuns writes the rows of runs in the order of their ordinals. One that was going on when the head was read is written
 // as it was then.
 func (s *Service) writeRuns(ctx context.Context, w *archive.Writer, head *store.Head, warnings map[string]int64) error {
-	for ordinal := int64(1); ordinal <= head.Runs; ordinal++ {
+	for ordinal := head.PrunedRuns + 1; ordinal <= head.Runs; ordinal++ {
 		readCtx, cancel := s.storeContext(ctx)
 		runs, err := s.store.Runs(readCtx, head.Key, ordinal+1, 1)
 		cancel()
@@ -90,7 +108,7 @@ func (s *Service) writeRuns(ctx context.Context, w *archive.Writer, head *store.
 		case err != nil:
 			return err
 		case len(runs) == 0:
-			return store.ErrNotFound
+			return s.missing(ctx, head)
 		case runs[0].Ordinal != ordinal:
 			return fmt.Errorf("service: export: there is no run %d", ordinal)
 		}
@@ -109,10 +127,23 @@ func (s *Service) writeRuns(ctx context.Context, w *archive.Writer, head *store.
 	return nil
 }
 
+// missing says why a row of a thread is not there any more: the thread was pruned since its head was read, or deleted.
+func (s *Service) missing(ctx context.Context, head *store.Head) error {
+	now, err := s.head(ctx, head.Key)
+	if err == nil && now.FirstVersion > head.FirstVersion {
+		return &store.PrunedError{FirstVersion: now.FirstVersion, Version: head.FirstVersion}
+	}
+	return errors.Join(err, store.ErrNotFound)
+}
+
 // eachWarning reads a thread's ledger up to its version.
 func (s *Service) eachWarning(ctx context.Context, head *store.Head, take func(*store.Warning) error) error {
 	const page = 500
-	for after := (store.WarningPlace{Ordinal: -1}); ; {
+	after := store.WarningPlace{Ordinal: -1}
+	if head.FirstVersion > 0 { // those up to there may not be removed yet
+		after = store.WarningPlace{Version: head.FirstVersion, Ordinal: math.MaxInt32}
+	}
+	for {
 		readCtx, cancel := s.storeContext(ctx)
 		rows, err := s.store.Warnings(readCtx, head.Key, after, page)
 		cancel()

@@ -126,7 +126,7 @@ func readScanToken(page pageRequest, head *store.Head) (*scanToken, error) {
 	if err != nil || t.Version > head.Version || t.At < 1 || beyond || t.Step < 0 || len(t.Open) > maxScanPage {
 		return nil, errField("page_token", "is not one of this list")
 	}
-	return t, nil
+	return t, checkKept(head, t.Version)
 }
 
 // maxScanPage is the size of the largest page of a scan.

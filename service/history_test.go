@@ -51,6 +51,7 @@ func contextAt(c *conversation, moment *threadsvcv1.Moment) (*threadsvcv1.Contex
 type historian struct {
 	*conversation
 	history threadsvcv1.HistoryServiceClient
+	keeper  threadsvcv1.RetentionServiceClient
 	url     string
 	db      *pgx.Conn
 	was     []seen
@@ -69,7 +70,10 @@ func newHistorian(t testing.TB, cfg service.Config) *historian {
 	url := storetest.Database(t)
 	conn := connection(t, startNode(t, openStore(t, url), cfg).address)
 	c := converse(t, threadsvcv1.NewThreadServiceClient(conn), "t1")
-	return &historian{conversation: c, history: threadsvcv1.NewHistoryServiceClient(conn), url: url, db: connect(t, url)}
+	return &historian{
+		conversation: c, history: threadsvcv1.NewHistoryServiceClient(conn), keeper: threadsvcv1.NewRetentionServiceClient(conn),
+		url: url, db: connect(t, url),
+	}
 }
 
 // look remembers the present.

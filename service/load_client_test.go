@@ -55,6 +55,14 @@ func dialAll(t testing.TB, addresses []string) []threadsvcv1.ThreadServiceClient
 // dialOften is dial with a client that tries to connect again at once.
 func dialOften(t testing.TB, address string) threadsvcv1.ThreadServiceClient {
 	t.Helper()
+	conn := connectOften(t, address)
+	t.Cleanup(func() { _ = conn.Close() })
+	return threadsvcv1.NewThreadServiceClient(conn)
+}
+
+// connectOften returns a connection that the caller closes.
+func connectOften(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20), grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -64,8 +72,7 @@ func dialOften(t testing.TB, address string) threadsvcv1.ThreadServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return threadsvcv1.NewThreadServiceClient(conn)
+	return conn
 }
 
 // errStopped says that the load was stopped before a call succeeded.
@@ -104,7 +111,7 @@ func (c *loadClient) newStream(thread *loadThread, recorded bool) *sentStream {
 	c.runs++
 	id := fmt.Sprintf("%s-run%d", c.name, c.runs)
 	s := &sentStream{id: id, recorded: recorded, events: c.script.stream(thread.id, id)}
-	s.limit = len(s.events)
+	s.limit, s.history, s.plan = len(s.events), thread.history, planOf(s.events)
 	thread.mu.Lock()
 	thread.streams = append(thread.streams, s)
 	thread.mu.Unlock()
@@ -130,9 +137,8 @@ func (c *loadClient) again(ctx context.Context, timeout time.Duration, call func
 	}
 }
 
-// start announces the stream's run. If that is refused, it does what the refusal asks for and tries with a run of
-// another id, since nobody knows whether an earlier attempt with the first one is still on its way.
-func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStream) (*sentStream, error) {
+// request is what starts the stream's run.
+func (c *loadClient) request(thread *loadThread, s *sentStream) *threadsvcv1.StartRunRequest {
 	req := &threadsvcv1.StartRunRequest{
 		Thread: threadName(thread.id), RunId: s.id, LeaseTtl: durationpb.New(time.Hour),
 		Messages: [][]byte{fmt.Appendf(nil, `{"id":%q,"role":"user","content":"%s"}`, c.script.id("u"), c.script.delta())},
@@ -143,13 +149,15 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 	if c.tune != nil {
 		c.tune(req)
 	}
+	return req
+}
+
+// start announces the stream's run. If that is refused, it does what the refusal asks for and tries with a run of
+// another id, since nobody knows whether an earlier attempt with the first one is still on its way.
+func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStream) (*sentStream, error) {
+	req := c.request(thread, s)
 	for {
-		var start *threadsvcv1.RunStart
-		var input []byte
-		err := c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
-			start, input, err = startRun(ctx, c.rpc, req)
-			return err
-		})
+		start, input, err := c.tryStart(ctx, req, s)
 		if err == nil {
 			s.token, s.input = start.GetLease().GetFencingToken(), start.GetVersion()
 			thread.see(sighting{version: start.GetVersion(), context: sha256.Sum256(input)})
@@ -161,6 +169,26 @@ func (c *loadClient) start(ctx context.Context, thread *loadThread, s *sentStrea
 		s = c.newStream(thread, false)
 		req.RunId = s.id
 	}
+}
+
+// tryStart makes a StartRun call until its outcome is known. It is one operation of the history; but if it is refused at
+// last, attempts without an answer may still succeed.
+func (c *loadClient) tryStart(ctx context.Context, req *threadsvcv1.StartRunRequest, s *sentStream) (start *threadsvcv1.RunStart, input []byte, err error) {
+	ask := s.asks(req)
+	op, attempts := s.history.call(ask), 0
+	err = c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
+		attempts++
+		ask.call = s.history.now()
+		start, input, err = startRun(ctx, c.rpc, req)
+		return err
+	})
+	got := outcomeOf(err)
+	got.token, got.version = start.GetLease().GetFencingToken(), start.GetVersion()
+	if got.verdict == refused && attempts > 1 {
+		op = s.history.call(ask)
+	}
+	s.history.settle(op, got)
+	return start, input, err
 }
 
 // comply changes a request so that it is not refused for the same reason again.
@@ -223,7 +251,9 @@ func (c *loadClient) attempt(ctx context.Context, thread *loadThread, s *sentStr
 		return c.stream(ctx, run, s, from)
 	}
 	b := c.batch(s, from)
+	op := s.append(b)
 	resp, err := c.rpc.AppendBatch(ctx, &threadsvcv1.AppendBatchRequest{Run: run, Batch: b})
+	s.history.settle(op, progressOf(resp.GetProgress(), err))
 	if err != nil {
 		return err
 	}
@@ -252,13 +282,16 @@ func (c *loadClient) stream(ctx context.Context, run *threadsvcv1.RunHandle, s *
 		return err
 	}
 	batches, pause := c.cut(s, from), time.Duration(c.rnd.IntN(3))*time.Millisecond
+	ops := make(chan *chaosOp, len(batches))
 	var sender sync.WaitGroup
 	sender.Go(func() {
+		defer close(ops)
 		for i, b := range batches {
 			req := &threadsvcv1.AppendEventsRequest{Batch: b}
 			if i == 0 {
 				req.Run = run
 			}
+			ops <- s.append(b)
 			if stream.Send(req) != nil { // Recv tells why
 				return
 			}
@@ -273,6 +306,7 @@ func (c *loadClient) stream(ctx context.Context, run *threadsvcv1.RunHandle, s *
 		if err == nil {
 			err = status.ErrorProto(resp.GetError())
 		}
+		s.history.settle(<-ops, progressOf(resp.GetProgress(), err))
 		if err == nil {
 			err = c.acknowledge(s, b, resp.GetProgress())
 		}
@@ -291,6 +325,27 @@ func (c *loadClient) cut(s *sentStream, from int) []*threadsvcv1.EventBatch {
 		from += len(b.GetEvents())
 	}
 	return batches
+}
+
+// asks is the stream's start as the history has it.
+func (s *sentStream) asks(req *threadsvcv1.StartRunRequest) asked {
+	return asked{
+		kind: opStart, run: s.id, plan: s.plan, ttl: int64(req.GetLeaseTtl().AsDuration()),
+		takesOver: req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER,
+		waits:     req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_WAIT,
+	}
+}
+
+// append notes that a batch is sent.
+func (s *sentStream) append(b *threadsvcv1.EventBatch) *chaosOp {
+	if s.history == nil {
+		return nil
+	}
+	s.sent++
+	first := int(b.GetOffset())
+	return s.history.call(asked{
+		kind: opAppend, run: s.id, plan: s.plan, token: s.token, first: first, until: first + len(b.GetEvents()), order: s.sent,
+	})
 }
 
 // acknowledge notes what is durable, which must cover the batch.
@@ -315,7 +370,11 @@ func (c *loadClient) look(ctx context.Context, thread *loadThread) error {
 	existed := thread.existed()
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	op := thread.history.call(asked{kind: opRead})
 	info, text, err := getContext(callCtx, c.rpc, thread.id)
+	got := outcomeOf(err)
+	got.version = info.GetVersion()
+	thread.history.settle(op, got)
 	switch status.Code(err) {
 	case codes.OK:
 		thread.see(sighting{info.GetVersion(), sha256.Sum256(text), info.GetLogHash()})

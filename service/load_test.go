@@ -31,6 +31,8 @@ type load struct {
 type loadThread struct {
 	id     string
 	shared bool // by two clients, which take over from each other
+	// history is what its clients asked and were told, if that is kept.
+	history *history
 
 	mu        sync.Mutex
 	streams   []*sentStream
@@ -39,6 +41,9 @@ type loadThread struct {
 
 // sentStream is a stream of events: what was to be sent, and what was acknowledged. It belongs to its client.
 type sentStream struct {
+	history  *history // the thread's
+	plan     *streamPlan
+	sent     int // the number of batches so far
 	id       string
 	recorded bool // not announced by StartRun
 	events   []sentEvent

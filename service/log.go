@@ -42,6 +42,9 @@ func (s *Service) readLog(ctx context.Context, req *threadsvcv1.ReadLogRequest, 
 	if err != nil {
 		return err
 	}
+	if err := checkEntryKept(&head, max(req.GetFromVersion(), 1)); err != nil {
+		return err
+	}
 	out := logSender{send: send}
 	for from := max(req.GetFromVersion(), 1); from <= head.Version; {
 		segments, err := s.logSegments(ctx, key, from)

@@ -48,9 +48,9 @@ func (s *Service) versionOf(ctx context.Context, head *store.Head, moment *threa
 	switch at := moment.GetAt().(type) {
 	case *threadsvcv1.Moment_Version:
 		if at.Version > head.Version {
-			return 0, errVersionNotFound(0, head.Version)
+			return 0, errVersionNotFound(head.FirstVersion, head.Version)
 		}
-		return at.Version, nil
+		return at.Version, checkKept(head, at.Version)
 	case *threadsvcv1.Moment_RunId:
 		return s.endOfRun(ctx, head, at.RunId, field)
 	case *threadsvcv1.Moment_Time:
@@ -74,13 +74,14 @@ func (s *Service) endOfRun(ctx context.Context, head *store.Head, runID, field s
 	run, err := s.store.Run(ctx, head.Key, runID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return 0, refuse(threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND, "there is no such run")
+		return 0, errRunNotFound
 	case err != nil:
 		return 0, err
 	case run.Status == store.RunActive:
 		return head.Version, nil
 	}
-	return min(run.LastVersion, head.Version), nil
+	version := min(run.LastVersion, head.Version)
+	return version, checkKept(head, version)
 }
 
 // versionAtTime asks the store, which knows times from year 1 to 9999 as protobuf does, in microseconds.
@@ -88,17 +89,35 @@ func (s *Service) versionAtTime(ctx context.Context, head *store.Head, at time.T
 	ctx, cancel := s.storeContext(ctx)
 	defer cancel()
 	version, err := s.store.VersionAt(ctx, head.Key, at.Truncate(time.Microsecond))
+	var pruned *store.PrunedError
+	if errors.As(err, &pruned) {
+		return 0, errVersionPruned(pruned.FirstVersion, "")
+	}
 	return min(version, head.Version), err
 }
 
 // foldAt makes a thread as it was at a version that it has reached, from the nearest checkpoint. Entries that cannot be
-// read are passed over and logged; the log's hash is then zero, since it cannot be known.
+// read are passed over and logged; the log's hash is then zero, since it cannot be known. If the log is pruned meanwhile up
+// to a version that is not beyond, there is another checkpoint to begin with.
 func (s *Service) foldAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
-	thread, err := s.checkpointAt(ctx, key, threadID, version)
-	if err != nil {
-		return nil, err
+	for attempt := 1; ; attempt++ {
+		thread, err := s.checkpointAt(ctx, key, threadID, version)
+		if err == nil {
+			err = s.advance(ctx, key, thread, version, replayEntry(thread))
+		}
+		if err == nil {
+			return thread, nil
+		}
+		var pruned *store.PrunedError
+		switch {
+		case !errors.As(err, &pruned):
+			return nil, err
+		case version < pruned.FirstVersion:
+			return nil, &store.PrunedError{FirstVersion: pruned.FirstVersion, Version: version}
+		case attempt == maxAttempts:
+			return nil, err
+		}
 	}
-	return thread, s.advance(ctx, key, thread, version, replayEntry(thread))
 }
 
 // replayer replays one entry of a segment.
@@ -133,25 +152,39 @@ func (s *Service) advance(ctx context.Context, key store.Key, thread *agui.Threa
 }
 
 // checkpointAt restores the last checkpoint at or before a version; without one the thread is empty. One that cannot be
-// read is logged, and costs the replay of the whole log.
+// read is logged, and costs the replay of all the log that there is.
 func (s *Service) checkpointAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
-	storeCtx, cancel := s.storeContext(ctx)
-	defer cancel()
-	c, err := s.store.CheckpointAt(storeCtx, key, version)
-	if err == nil {
-		var thread *agui.Thread
-		if thread, err = agui.Restore(threadID, c.Fold, c.Hash, s.cfg.Limits); err == nil {
-			return thread, nil
-		}
-		err = fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	}
+	thread, err := s.restoreAt(ctx, key, threadID, version)
 	switch {
-	case errors.Is(err, store.ErrCorrupt):
-		s.cfg.Logger.Error("stored checkpoint passed over", "thread_key", key.String(), "error", err)
-	case !errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
+		return agui.NewThread(threadID, s.cfg.Limits), nil
+	case !errors.Is(err, store.ErrCorrupt):
+		return thread, err
+	}
+	s.cfg.Logger.Error("stored checkpoint passed over", "thread_key", key.String(), "error", err)
+	head, err := s.head(ctx, key)
+	switch {
+	case err != nil || head.FirstVersion == 0:
+		return agui.NewThread(threadID, s.cfg.Limits), err
+	case version < head.FirstVersion: // it was removed while it was read
+		return nil, &store.PrunedError{FirstVersion: head.FirstVersion, Version: version}
+	}
+	return s.restoreAt(ctx, key, threadID, head.FirstVersion)
+}
+
+// restoreAt is checkpointAt for one that can be read: ErrNotFound, or ErrCorrupt, if there is none.
+func (s *Service) restoreAt(ctx context.Context, key store.Key, threadID string, version uint64) (*agui.Thread, error) {
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	c, err := s.store.CheckpointAt(ctx, key, version)
+	if err != nil {
 		return nil, err
 	}
-	return agui.NewThread(threadID, s.cfg.Limits), nil
+	thread, err := agui.Restore(threadID, c.Fold, c.Hash, s.cfg.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return thread, nil
 }
 
 var errEnough = errors.New("service: the version is reached")

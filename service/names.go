@@ -74,6 +74,7 @@ func threadMessage(h *store.Head) *threadsvcv1.Thread {
 		ActiveRunId:     h.ActiveRun,
 		LeaseExpireTime: timestamp(h.LeaseExpiresAt),
 		RunCount:        h.Runs,
+		FirstVersion:    h.FirstVersion,
 	}
 }
 

@@ -24,14 +24,15 @@ type ServerConfig struct {
 	MaxRequestBytes int
 	// DrainTimeout bounds how long a shutdown waits for calls that are under way.
 	DrainTimeout time.Duration
-	// HealthInterval is how often readiness is looked at.
-	HealthInterval time.Duration
+	// HealthInterval is how often readiness is looked at, HealthTimeout how long the database may take to answer then.
+	HealthInterval, HealthTimeout time.Duration
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	orElse(&c.MaxRequestBytes, 32<<20)
 	orElse(&c.DrainTimeout, 20*time.Second)
 	orElse(&c.HealthInterval, 2*time.Second)
+	orElse(&c.HealthTimeout, 5*time.Second)
 	return c
 }
 
@@ -63,6 +64,7 @@ func NewServer(s *Service, cfg ServerConfig) *Server {
 	)
 	threadsvcv1.RegisterThreadServiceServer(v.grpc, s)
 	threadsvcv1.RegisterHistoryServiceServer(v.grpc, s)
+	threadsvcv1.RegisterRetentionServiceServer(v.grpc, s)
 	grpc_health_v1.RegisterHealthServer(v.grpc, v.health)
 	reflection.Register(v.grpc)
 	return v
@@ -121,7 +123,7 @@ func (v *Server) watchHealth(ctx context.Context) {
 	serving := false
 	v.setServing(false)
 	for {
-		pingCtx, cancel := context.WithTimeout(ctx, v.cfg.HealthInterval)
+		pingCtx, cancel := context.WithTimeout(ctx, v.cfg.HealthTimeout)
 		err := v.service.store.Ping(pingCtx)
 		cancel()
 		if ctx.Err() != nil {
@@ -153,6 +155,7 @@ func (v *Server) setServing(ok bool) {
 	v.health.SetServingStatus("", state)
 	v.health.SetServingStatus(threadsvcv1.ThreadService_ServiceDesc.ServiceName, state)
 	v.health.SetServingStatus(threadsvcv1.HistoryService_ServiceDesc.ServiceName, state)
+	v.health.SetServingStatus(threadsvcv1.RetentionService_ServiceDesc.ServiceName, state)
 }
 
 func (v *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

@@ -42,6 +42,10 @@ type Config struct {
 	// MergeRate is how many bytes of log entries a second are merged into larger segments once their runs are over;
 	// negative means none.
 	MergeRate int64
+	// PruneInterval is how often threads are looked for that their tenant's policy prunes; negative means never. PrunePause is
+	// the pause after each step of that. PruneGrace keeps runs that ended so recently, since their producers may send again
+	// what they had no acknowledgement of; negative means none.
+	PruneInterval, PrunePause, PruneGrace time.Duration
 	// CheckpointBytes is the least log between two checkpoints of a thread, in bytes of plain entries.
 	CheckpointBytes int64
 	// ScanBytes is about how much log one call looks at that goes back over it.
@@ -73,6 +77,9 @@ func (c Config) withDefaults() Config {
 	orElse(&c.ReapInterval, 5*time.Second)
 	orElse(&c.ReapGrace, c.LeaseTTL)
 	orElse(&c.MergeRate, 16<<20)
+	orElse(&c.PruneInterval, time.Minute)
+	orElse(&c.PrunePause, 5*time.Millisecond)
+	orElse(&c.PruneGrace, time.Hour)
 	orElse(&c.CheckpointBytes, 256<<10)
 	orElse(&c.ScanBytes, 32<<20)
 	orElse(&c.Window, 64)
@@ -92,10 +99,11 @@ func orElse[T comparable](field *T, value T) {
 	}
 }
 
-// Service implements threadsvc.v1.ThreadService and HistoryService. Create it with New, and Close it after the last call has returned.
+// Service implements threadsvc.v1.ThreadService, HistoryService and RetentionService. Create it with New, and Close it after the last call has returned.
 type Service struct {
 	threadsvcv1.UnimplementedThreadServiceServer
 	threadsvcv1.UnimplementedHistoryServiceServer
+	threadsvcv1.UnimplementedRetentionServiceServer
 
 	cfg       Config
 	store     store.Store
@@ -103,6 +111,7 @@ type Service struct {
 	committer *committer
 	merger    *merger
 	reaper    *reaper
+	pruner    *pruner
 	reads     gate
 	waiting   *waitRoom
 	tails     *tails
@@ -124,6 +133,7 @@ func New(st store.Store, cfg Config) *Service {
 	s.committer = newCommitter(st, cfg, s.cache, s.tails, s.waiting.ended)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
 	s.reaper = newReaper(s)
+	s.pruner = newPruner(s)
 	return s
 }
 
@@ -135,6 +145,7 @@ func (s *Service) Drain() { s.drainOne.Do(func() { close(s.drain) }) }
 func (s *Service) Close() {
 	s.Drain()
 	s.streams.Wait()
+	s.pruner.close()
 	s.reaper.close()
 	s.merger.close()
 	s.committer.close()

@@ -205,13 +205,17 @@ func (s *Service) openRun(ctx context.Context, l *live, call *startCall) (*start
 	if err := s.makeWay(ctx, l, req.GetPolicy(), call.place); err != nil {
 		return nil, nil, err
 	}
-	if err := s.setStartingState(ctx, l, req, &input); err != nil {
+	now, err := s.interruptTime(ctx, l)
+	if err == nil {
+		err = s.setStartingState(ctx, l, req, &input)
+	}
+	if err != nil {
 		l.abandon(err)
 		s.cache.drop(l)
 		return nil, nil, err
 	}
 	applied, err := l.thread.Begin(agui.Start{
-		Input: input, StatePatch: req.GetStatePatch(), Now: time.Now(),
+		Input: input, StatePatch: req.GetStatePatch(), Now: now,
 		AllowUnanswered: req.GetUnansweredToolCalls() > threadsvcv1.UnansweredToolCalls_UNANSWERED_TOOL_CALLS_REFUSE,
 	})
 	if err != nil {
@@ -222,6 +226,17 @@ func (s *Service) openRun(ctx context.Context, l *live, call *startCall) (*start
 	applied.Warnings = call.warnings
 	p := s.begin(l, req, &applied, call.hash)
 	return describeStart(l, req, &applied), p, nil
+}
+
+// interruptTime is the time by which the thread's open interrupts expire: the database's, as that of leases is, so that a run
+// is not refused by one server and started by another. Without open interrupts it is not asked for.
+func (s *Service) interruptTime(ctx context.Context, l *live) (time.Time, error) {
+	if len(l.thread.OpenInterrupts()) == 0 {
+		return time.Time{}, nil
+	}
+	ctx, cancel := s.storeContext(ctx)
+	defer cancel()
+	return s.store.Now(ctx)
 }
 
 func errVersion(version uint64) *refusal {

@@ -20,7 +20,8 @@ type follower struct {
 	send     func(*threadsvcv1.ReadLogResponse) error
 
 	next     atomic.Uint64 // the version to be sent next
-	blocked  atomic.Int64  // since when a message is being sent, in Unix nanoseconds; 0 if none is
+	began    time.Time     // when the call began
+	blocked  atomic.Int64  // since when a message is being sent, in nanoseconds after began; 0 if none is
 	caughtUp uint64        // the version beyond which the caller is told that it has caught up
 	told     bool          // it was
 	until    uint64        // the last version to be sent when the server drains
@@ -37,7 +38,7 @@ func (s *Service) follow(ctx context.Context, key store.Key, from uint64, send f
 		return err
 	}
 	defer s.tails.leave(t)
-	f := &follower{tails: s.tails, tail: t, draining: s.drain, send: send, until: math.MaxUint64}
+	f := &follower{tails: s.tails, tail: t, draining: s.drain, send: send, until: math.MaxUint64, began: time.Now()}
 	f.next.Store(from)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,6 +52,9 @@ func (s *Service) joinTail(ctx context.Context, key store.Key, from uint64) (*ta
 	for range maxAttempts {
 		head, err := s.head(ctx, key)
 		if err != nil {
+			return nil, err
+		}
+		if err := checkEntryKept(&head, from); err != nil {
 			return nil, err
 		}
 		if from > head.Version+1 {
@@ -71,8 +75,8 @@ func (f *follower) await(done <-chan error, patience time.Duration) error {
 		select {
 		case err := <-done:
 			return err
-		case now := <-ticker.C:
-			if since := f.blocked.Load(); since != 0 && now.UnixNano()-since > int64(patience) {
+		case <-ticker.C: // Since does not follow a clock that is set
+			if since := f.blocked.Load(); since != 0 && int64(time.Since(f.began))-since > int64(patience) {
 				return errTooSlow(f.next.Load())
 			}
 		}
@@ -194,7 +198,7 @@ func (f *follower) sendStored(ctx context.Context, known uint64) error {
 
 // put sends a message, after which the caller goes on with version next.
 func (f *follower) put(message *threadsvcv1.ReadLogResponse, next uint64) error {
-	f.blocked.Store(time.Now().UnixNano())
+	f.blocked.Store(max(int64(time.Since(f.began)), 1))
 	defer f.blocked.Store(0)
 	if err := f.send(message); err != nil {
 		return err

@@ -2,7 +2,9 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/threadsvc/threadsvc/store"
@@ -132,7 +134,27 @@ func (h *tails) fill(ctx context.Context, t *tail) error {
 	var segments []store.Segment
 	defer func() { h.endFill(t, segments) }()
 	segments, err := h.read(ctx, t, from)
+	var pruned *store.PrunedError
+	if errors.As(err, &pruned) { // which concerns those who have not read that far
+		h.skip(t, pruned.FirstVersion)
+		return nil
+	}
 	return err
+}
+
+// skip passes over what was pruned before anybody here has read it.
+func (h *tails) skip(t *tail, version uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if version <= t.end {
+		return
+	}
+	for _, c := range t.recent {
+		h.bytes -= c.bytes
+	}
+	h.recent = slices.DeleteFunc(h.recent, func(c *chunk) bool { return c.tail == t })
+	t.recent, t.end, t.known = nil, version, max(t.known, version)
+	t.wake()
 }
 
 func (h *tails) beginFill(t *tail) (from uint64, ok bool) {

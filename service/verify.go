@@ -63,6 +63,9 @@ type Verification struct {
 // moment of the thread, which may go on meanwhile, and holds its context and 4 MiB of its log in memory. It returns the
 // head that it verified. Not covered, since nothing else says it: the fencing token and lease, the time of creation, run
 // rows' input hashes and times, and the ledger of warnings.
+//
+// Of a thread whose log was cut it verifies what is kept, beginning with the fold at the cut. Should the thread be pruned
+// meanwhile it begins again, if nothing was found yet; otherwise the error is store.ErrPruned.
 func Verify(ctx context.Context, st store.Store, key store.Key, v Verification) (store.Head, error) {
 	orElse(&v.Timeout, 30*time.Second)
 	if v.Found == nil {
@@ -71,20 +74,39 @@ func Verify(ctx context.Context, st store.Store, key store.Key, v Verification) 
 	if v.Progress == nil {
 		v.Progress = func(uint64, uint64) {}
 	}
-	readCtx, cancel := context.WithTimeout(ctx, v.Timeout)
-	evidence, err := st.Evidence(readCtx, key)
+	for attempt := 1; ; attempt++ {
+		r := &verifier{Verification: v, st: st, key: key}
+		err := r.verify(ctx)
+		if err == nil {
+			return *r.head, nil
+		}
+		if !errors.Is(err, store.ErrPruned) || r.told > 0 || attempt == maxAttempts {
+			return store.Head{}, err
+		}
+	}
+}
+
+func (r *verifier) verify(ctx context.Context) error {
+	readCtx, cancel := context.WithTimeout(ctx, r.Timeout)
+	evidence, err := r.st.Evidence(readCtx, r.key)
 	cancel()
 	if err != nil {
-		return store.Head{}, err
+		return err
 	}
-	r := &verifier{Verification: v, st: st, key: key, evidence: evidence, head: &evidence.Head}
+	r.evidence, r.head = evidence, &evidence.Head
 	r.thread = agui.NewThread(r.head.ThreadID, agui.DefaultLimits())
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
 	r.thread.WatchState(func(e agui.StateEffect) { r.effects = append(r.effects, e) })
 	r.checkHead()
 	if err := r.walk(ctx); err != nil {
-		return store.Head{}, err
+		return errors.Join(err, r.stillKept(ctx))
 	}
-	return *r.head, r.finish(ctx)
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	return r.tell(ctx)
 }
 
 // verifier walks along one log.
@@ -100,14 +122,17 @@ type verifier struct {
 	confirmed uint64             // the last version whose hash is known to be right
 	lost      bool               // entries are missing: nothing after them can be compared
 	unfolded  bool               // entries cannot be folded: the fold cannot be compared
+	blind     bool               // the fold that the log begins with cannot be read: no entry can be folded
 	patches   int                // stored patches that were compared
 	cuts      int                // checkpoints that were
 	last      *store.Segment     // that the head's version lies in
 	run       runCheck
+	findings  []Finding // that nobody was told of yet
+	told      int       // how many were
 }
 
 func (r *verifier) found(kind FindingKind, first, last uint64, format string, args ...any) {
-	r.Found(Finding{FirstVersion: first, LastVersion: last, Kind: kind, Detail: fmt.Sprintf(format, args...)})
+	r.findings = append(r.findings, Finding{FirstVersion: first, LastVersion: last, Kind: kind, Detail: fmt.Sprintf(format, args...)})
 }
 
 // checkHead compares what the head says of itself.
@@ -133,7 +158,7 @@ func (r *verifier) walk(ctx context.Context) error {
 	if err := r.reached(ctx); err != nil {
 		return err
 	}
-	for at := uint64(0); at < r.head.Version; {
+	for at := r.head.FirstVersion; at < r.head.Version; {
 		readCtx, cancel := context.WithTimeout(ctx, r.Timeout)
 		segments, err := r.st.Log(readCtx, r.key, at+1, logPage)
 		cancel()
@@ -145,12 +170,15 @@ func (r *verifier) walk(ctx context.Context) error {
 				return err
 			}
 			r.loseTo(at+1, r.head.Version, "entries are missing")
-			return nil
+			return r.tell(ctx)
 		}
 		for i := range segments {
 			if at, err = r.segment(ctx, &segments[i], at); err != nil || at >= r.head.Version {
 				break
 			}
+		}
+		if err == nil {
+			err = r.tell(ctx)
 		}
 		if err != nil {
 			return err
@@ -214,7 +242,7 @@ func (e *brokenCheckError) Error() string { return e.err.Error() }
 // entry replays an entry and compares what is stored of its version.
 func (r *verifier) entry(ctx context.Context, s *store.Segment, entry *agui.Entry, stored []byte) error {
 	r.effects = r.effects[:0]
-	if err := r.thread.Replay(entry, stored); err != nil {
+	if err := r.thread.Replay(entry, stored); err != nil && !r.blind {
 		version := r.thread.Version()
 		r.found(FindingLog, version, version, "the entry cannot be folded")
 		r.unfolded = true

@@ -61,7 +61,7 @@ func (p *Postgres) commitGroup(ctx context.Context, group []member) {
 		return
 	}
 	err := classify(retry(ctx, safeWrite, func() error { return p.writeGroup(ctx, group) }))
-	if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) {
+	if err != nil && len(group) > 1 && (!errors.Is(err, ErrUnavailable) || sqlState(err) == lockNotAvailable) {
 		for i := range group {
 			p.commitGroup(ctx, group[i:i+1])
 		}
@@ -71,7 +71,9 @@ func (p *Postgres) commitGroup(ctx context.Context, group []member) {
 		for _, m := range group {
 			*m.result = Result{Err: err}
 		}
+		return
 	}
+	p.tellLocked(ctx, group)
 }
 
 // writeGroup writes a group in one transaction and sets its results, which hold only if the error is nil.

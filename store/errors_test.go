@@ -31,7 +31,7 @@ func TestClassify(t *testing.T) {
 		{state("57P01"), store.ErrUnavailable, false, true},
 		{state("08006"), store.ErrUnavailable, false, true},
 		{state("53300"), store.ErrUnavailable, false, true},
-		{state("25006"), store.ErrUnavailable, false, true},
+		{state("25006"), store.ErrUnavailable, true, true},
 		{state("55P03"), store.ErrUnavailable, false, true},
 		{state("23514"), nil, false, false},
 		{state("22021"), nil, false, false},

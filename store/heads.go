@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sqlHeads is the compare and update of heads, as two common table expressions. Rows are locked in the order of their
-// keys, so that two groups never wait for each other. A row that another writer has changed meanwhile is compared again
-// in its new form, which is what READ COMMITTED does.
+// sqlHeads is the compare and update of heads, as two common table expressions. A row that somebody else has locked is left
+// out, so that its thread does not hold up the others; see sqlLocked. A row that another writer has changed meanwhile is
+// compared again in its new form, which is what READ COMMITTED does.
 //
 // The lease is written anew when it is granted (no lease yet, or another fence) or half used up; so a head is rewritten
 // with the same lease most of the time, and a lease always lasts at least half of its time from now.
@@ -23,7 +23,7 @@ WITH input AS (
               runs, expect_version, expect_fence, run_started, expect_expired)
 ), locked AS MATERIALIZED (
     SELECT i.* FROM input i JOIN threads t ON t.thread_key = i.thread_key
-    ORDER BY t.thread_key FOR NO KEY UPDATE OF t
+    FOR NO KEY UPDATE OF t SKIP LOCKED
 ), heads AS (
     UPDATE threads t
     SET version = i.version, log_hash = i.log_hash, fence = i.fence, stream_id = i.stream_id,
@@ -36,6 +36,7 @@ WITH input AS (
             ELSE t.lease_expires_at
         END,
         last_run_at = CASE WHEN i.run_started THEN now() ELSE t.last_run_at END,
+        prune_due = CASE WHEN i.run_started THEN least(t.prune_due, now()) ELSE t.prune_due END,
         runs = i.runs
     FROM locked i
     WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence
@@ -59,6 +60,8 @@ const sqlAppend = sqlHeads + `, segments AS (
 )
 SELECT thread_key, lease_expires_at, now() FROM heads`
 
+// sqlCreateHeads waits for others who are making or erasing the same threads, and this for not too long, as all that follows
+// in its transaction: the other threads of the group stand behind it.
 const sqlCreateHeads = `
 INSERT INTO threads (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
                      lease_expires_at, runs, tenant, thread_id, metadata, metadata_hash, labels)
@@ -71,7 +74,8 @@ SELECT i.thread_key, i.version, i.log_hash, i.fence, i.stream_id, i.next_offset,
 FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
             $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::bytea[])
     AS i (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
-          runs, tenant, thread_id, metadata)
+          runs, tenant, thread_id, metadata),
+    (SELECT set_config('lock_timeout', '2s', true)) AS patience
 ORDER BY i.thread_key
 ON CONFLICT (thread_key) DO NOTHING
 RETURNING thread_key, lease_expires_at, now()`

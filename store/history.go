@@ -11,7 +11,8 @@ import (
 // replayed. Checkpoints are derived from the log; without any, all that history costs is more replay.
 type History interface {
 	// VersionAt returns the last version of a thread that was committed at or before a time; 0 if none was. Should the
-	// database's clock ever have been set back, it is one of the versions that the time was passed at.
+	// database's clock ever have been set back, it is one of the versions that the time was passed at. The error is a
+	// *PrunedError if that version was pruned.
 	VersionAt(ctx context.Context, key Key, at time.Time) (uint64, error)
 
 	// CheckpointAt returns the last checkpoint at or before a version; ErrNotFound if there is none, and ErrCorrupt if it
@@ -95,9 +96,11 @@ type LogSince struct {
 	Room bool
 }
 
-// Importer takes the parts of a thread that is imported, in this order: segments, each following the one before, runs by
-// their ordinals, warnings, and the fold of it all. It keeps nothing that it is given.
+// Importer takes the parts of a thread that is imported, in this order: the fold at its first version if its log was cut,
+// segments, each following the one before, runs by their ordinals, warnings, and the fold of it all. It keeps nothing that
+// it is given.
 type Importer interface {
+	Cut(c Checkpoint) error
 	Segment(s *Segment) error
 	Run(r *Run) error
 	Warning(w *Warning) error

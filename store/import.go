@@ -16,9 +16,11 @@ import (
 
 const sqlImportHead = `
 INSERT INTO threads (thread_key, version, log_hash, fence, stream_id, next_offset, active_run, lease_ttl_ms,
-                     lease_expires_at, runs, tenant, thread_id, metadata, metadata_hash, labels, created_at, last_run_at)
+                     lease_expires_at, runs, tenant, thread_id, metadata, metadata_hash, labels, created_at, last_run_at,
+                     first_version, first_hash, first_at, pruned_runs)
 VALUES ($1, $2, $3, $4, $5, $6, nullif($7::text, ''), $8::bigint,
-        CASE WHEN $7::text <> '' THEN now() + $8::bigint * interval '1 millisecond' END, $9, $10, $11, $12::bytea, sha256($12::bytea), $13, $14, $15)`
+        CASE WHEN $7::text <> '' THEN now() + $8::bigint * interval '1 millisecond' END, $9, $10, $11, $12::bytea, sha256($12::bytea), $13, $14, $15,
+        $16, $17, $18, $19)`
 
 const sqlImportRun = `
 INSERT INTO runs (thread_key, ordinal, run_id, stream_id, parent_run_id, input_hash, fence, first_version, first_offset, status,
@@ -52,9 +54,14 @@ func (p *Postgres) Import(ctx context.Context, head Head, replaceDeleted bool, f
 		if feedErr = feed(i); feedErr != nil {
 			return feedErr
 		}
+		var firstAt *time.Time
+		if !head.FirstAt.IsZero() {
+			firstAt = &head.FirstAt
+		}
 		i.batch.Queue(sqlImportHead, uuid(head.Key), bigint(head.Version), head.Hash[:], bigint(head.Fence), head.StreamID,
 			bigint(head.NextOffset), head.ActiveRun, head.LeaseTTL.Milliseconds(), head.Runs, head.Tenant, head.ThreadID,
-			head.Metadata.Text, labelBytes(head.Metadata.KeptLabels()), head.CreatedAt, head.LastRunAt)
+			head.Metadata.Text, labelBytes(head.Metadata.KeptLabels()), head.CreatedAt, head.LastRunAt,
+			bigint(head.FirstVersion), hashOrNil(head.FirstHash), firstAt, head.PrunedRuns)
 		if err := i.send(); err != nil {
 			return err
 		}
@@ -120,6 +127,14 @@ func (i *importer) send() error {
 		return nil
 	}
 	return i.tx.SendBatch(i.ctx, batch).Close()
+}
+
+// Cut implements Importer.
+func (i *importer) Cut(c Checkpoint) error {
+	packed := packCheckpoint(&c)
+	queueContents(i.batch, []*Commit{{Key: i.key, chunks: packed.chunks}}, nil)
+	packed.queueCut(i.batch, i.key, packed.newChunks(i.key, nil))
+	return i.queue(int(packed.size))
 }
 
 // Segment implements Importer. Neighbours of one run become one row.

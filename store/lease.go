@@ -2,10 +2,18 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
+
+const sqlNow = `SELECT now()`
+
+// Now implements Store.
+func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
+	return queryOne(ctx, p, pgx.RowTo[time.Time], sqlNow)
+}
 
 const sqlExpired = `
 SELECT lease_expires_at, thread_key, thread_id FROM threads

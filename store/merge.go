@@ -38,7 +38,7 @@ func (p *Postgres) Unmerged(ctx context.Context, limit int) ([]RunPlace, error) 
 const sqlLockUnmerged = `
 SELECT r.run_id, r.first_version, r.last_version FROM runs r
 JOIN folds f ON f.thread_key = r.thread_key AND f.version >= r.last_version
-JOIN threads t ON t.thread_key = r.thread_key
+JOIN threads t ON t.thread_key = r.thread_key AND t.pruned_runs < r.ordinal
 WHERE r.thread_key = $1 AND r.ordinal = $2 AND r.status <> 1 AND NOT r.merged
 FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED`
 

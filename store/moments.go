@@ -23,8 +23,9 @@ WITH RECURSIVE head AS (
         ORDER BY s.first_version LIMIT 1) n ON true
     WHERE b.high - b.low > 1
 )
-SELECT s.first_version, s.last_version, s.committed_at, s.times
+SELECT s.first_version, s.last_version, s.committed_at, s.times, t.first_version, coalesce(t.first_at <= $2, true)
 FROM (SELECT max(low) AS version FROM bisection) f
+JOIN threads t ON t.thread_key = $1
 LEFT JOIN log_segments s ON s.thread_key = $1 AND s.first_version = f.version
 WHERE f.version IS NOT NULL`
 
@@ -34,12 +35,20 @@ func (p *Postgres) VersionAt(ctx context.Context, key Key, at time.Time) (uint64
 		var first, last *uint64
 		var committed *time.Time
 		var times []byte
-		if err := row.Scan(&first, &last, &committed, &times); err != nil || first == nil {
+		var kept, version uint64
+		var reached bool // the time is not before that of the first version kept
+		err := row.Scan(&first, &last, &committed, &times, &kept, &reached)
+		switch {
+		case err != nil:
 			return 0, err
+		case !reached:
+			return 0, &PrunedError{FirstVersion: kept}
+		case first != nil:
+			s := Segment{FirstVersion: *first, LastVersion: *last, CommittedAt: *committed}
+			s.Times = decodeTimes(times, *first, *committed)
+			version = s.versionAt(at)
 		}
-		s := Segment{FirstVersion: *first, LastVersion: *last, CommittedAt: *committed}
-		s.Times = decodeTimes(times, *first, *committed)
-		return s.versionAt(at), nil
+		return max(version, kept), nil
 	}, sqlVersionAt, uuid(key), at)
 }
 

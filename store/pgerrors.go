@@ -22,8 +22,11 @@ const (
 	undefinedTable       = "42P01"
 	featureNotSupported  = "0A000" // a prepared statement whose result type changed; pgx has forgotten it
 	invalidStatementName = "26000" // a prepared statement the server does not have; pgx has forgotten it
-	readOnlyTransaction  = "25006" // the server became a standby
+	readOnlyTransaction  = "25006" // the server became a standby, or read-only
 	lockNotAvailable     = "55P03"
+	adminShutdown        = "57P01" // also of one backend, by pg_terminate_backend
+	crashShutdown        = "57P02"
+	cannotConnectNow     = "57P03"
 )
 
 // maxAttempts bounds how often a call is tried.
@@ -48,10 +51,13 @@ func retry(ctx context.Context, safe func(error) bool, op func() error) error {
 }
 
 // safeWrite reports whether a failed write certainly did nothing: it was rolled back by the server because of other
-// transactions or a stale prepared statement, or never sent.
+// transactions or a stale prepared statement, met a server that takes no writes, or was never sent.
 func safeWrite(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
 	switch sqlState(err) {
-	case serializationFailure, deadlockDetected, featureNotSupported, invalidStatementName:
+	case serializationFailure, deadlockDetected, featureNotSupported, invalidStatementName, readOnlyTransaction:
 		return true
 	case "":
 		return pgconn.SafeToRetry(err)

@@ -1,11 +1,11 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,15 +16,16 @@ import (
 
 // Options say how to reach a Postgres database.
 type Options struct {
-	// URL is a connection URL or a keyword/value string, as libpq has them; several hosts with
-	// target_session_attrs=read-write follow a failover.
+	// URL is a connection URL or a keyword/value string, as libpq has them. Of several hosts the one is used that takes
+	// writes, whichever that is at the time: target_session_attrs is read-write unless the URL says otherwise.
 	//
 	// Behind PgBouncer in transaction mode add default_query_exec_mode=exec: prepared statements do not outlive a
 	// transaction there. Nothing else here depends on the state of a database session.
 	URL string
 	// MaxConns bounds the connections, whatever pool_max_conns in the URL says; 0 means 16. A call beyond waits for one, within its context.
 	MaxConns int32
-	// ConnectTimeout bounds the making of one connection if the URL sets no connect_timeout; 0 means 5 s.
+	// ConnectTimeout bounds the making of one connection to one host if the URL sets no connect_timeout; 0 means 5 s, or 2 s
+	// if there are several.
 	ConnectTimeout time.Duration
 	// Logger gets what no caller is told. Nil: nothing.
 	Logger *slog.Logger
@@ -36,51 +37,48 @@ type Options struct {
 type Postgres struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
+
+	current atomic.Pointer[pgxpool.Pool] // the pool, for its own callbacks, which may run before it is made
 }
 
 var _ Store = (*Postgres)(nil)
 
 // Open makes the pool. It does not wait for the database: Ping tells whether it can serve. The error is about the URL.
 func Open(ctx context.Context, opts Options) (*Postgres, error) {
-	config, err := pgxpool.ParseConfig(opts.URL)
+	p := &Postgres{log: opts.Logger}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	config, err := p.poolConfig(opts)
 	if err != nil {
 		return nil, fmt.Errorf("store: the database URL: %w", err)
 	}
-	config.MaxConns = 16
-	if opts.MaxConns > 0 {
-		config.MaxConns = opts.MaxConns
-	}
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = cmp.Or(opts.ConnectTimeout, 5*time.Second)
-	}
-	config.ConnConfig.Tracer = opts.tracer
-	config.AfterConnect = registerTypes
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	logger := opts.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &Postgres{pool: pool, log: logger}, nil
+	p.current.Store(p.pool)
+	return p, nil
 }
 
 // Close implements Store. It waits for the calls in progress.
 func (p *Postgres) Close() { p.pool.Close() }
 
-const sqlRevision = `SELECT version, dirty, pg_is_in_recovery() FROM schema_migrations`
+const sqlRevision = `
+SELECT version, dirty, pg_is_in_recovery(), current_setting('transaction_read_only')::boolean FROM schema_migrations`
 
 // Ping implements Store. Its error is ErrSchema if the schema is older than this program or half migrated, and
 // ErrUnavailable if the database does not answer or takes no writes. A newer schema is in order: migrations keep the
 // program before them working.
 func (p *Postgres) Ping(ctx context.Context) error {
 	var revision int64
-	var dirty, standby bool
+	var dirty, standby, readOnly bool
 	err := retry(ctx, safeRead, func() error {
-		return p.pool.QueryRow(ctx, sqlRevision).Scan(&revision, &dirty, &standby)
+		return p.pool.QueryRow(ctx, sqlRevision).Scan(&revision, &dirty, &standby, &readOnly)
 	})
 	want := int64(migrations.Latest())
+	if standby || readOnly {
+		p.renew() // there may be a primary elsewhere by now
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || sqlState(err) == undefinedTable:
 		return fmt.Errorf("%w: it is empty, and has to be migrated to revision %d", ErrSchema, want)
@@ -92,6 +90,8 @@ func (p *Postgres) Ping(ctx context.Context) error {
 		return fmt.Errorf("%w: it has revision %d, and has to be migrated to %d", ErrSchema, revision, want)
 	case standby:
 		return fmt.Errorf("%w: it is a standby, which takes no writes", ErrUnavailable)
+	case readOnly:
+		return fmt.Errorf("%w: it is read-only", ErrUnavailable)
 	}
 	return nil
 }

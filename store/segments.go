@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -76,7 +78,33 @@ ORDER BY s.first_version`
 
 // Log implements Store.
 func (p *Postgres) Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error) {
-	return p.segments(ctx, key, sqlLog, uuid(key), bigint(from), int64(maxBytes))
+	segments, err := p.segments(ctx, key, sqlLog, uuid(key), bigint(from), int64(maxBytes))
+	if err == nil && !readable(segments, from) {
+		err = p.checkKept(ctx, key, from)
+	}
+	return segments, err
+}
+
+// readable reports whether segments begin at a version and can be read.
+func readable(segments []Segment, from uint64) bool {
+	return len(segments) > 0 && segments[0].FirstVersion <= from &&
+		!slices.ContainsFunc(segments, func(s Segment) bool { return s.Err != nil })
+}
+
+const sqlFirstVersion = `
+SELECT first_version FROM threads
+WHERE thread_key = $1`
+
+// checkKept returns a PrunedError if the entry of a version was pruned.
+func (p *Postgres) checkKept(ctx context.Context, key Key, version uint64) error {
+	first, err := queryOne(ctx, p, pgx.RowTo[uint64], sqlFirstVersion, uuid(key))
+	if err == nil && first > 0 && version <= first {
+		return &PrunedError{FirstVersion: first, Version: version}
+	}
+	if errors.Is(err, ErrNotFound) { // deleted, which its callers find out
+		return nil
+	}
+	return err
 }
 
 // segments reads segments with everything they refer to.

@@ -33,6 +33,9 @@ type Store interface {
 	// version, or whose first segment begins below the given one, was cut or merged.
 	Since(ctx context.Context, key Key, version uint64, maxBytes int) (*Loaded, error)
 
+	// Now is the time by the database's clock, the only one that decides anything: those of servers differ and are set.
+	Now(ctx context.Context) (time.Time, error)
+
 	// Expired lists threads whose lease has ended by the database's clock and whose run is still active, in the order of
 	// their leases' ends: those after the given one, at most limit.
 	Expired(ctx context.Context, after ExpiredLease, limit int) ([]ExpiredLease, error)
@@ -70,7 +73,8 @@ type Store interface {
 	SummarizeWarnings(ctx context.Context, query WarningQuery, label string) (WarningSummary, error)
 
 	// Log reads segments of a thread's log in order: those with entries at or after version from, until the size of
-	// their entries exceeds maxBytes. At least one segment is returned if there is one.
+	// their entries exceeds maxBytes. At least one segment is returned if there is one. The error is a *PrunedError if
+	// entries are missing because they were pruned.
 	Log(ctx context.Context, key Key, from uint64, maxBytes int) ([]Segment, error)
 
 	// Stream reads the segments that hold the offsets [from, to) of a producer stream, in order.
@@ -92,6 +96,7 @@ type Store interface {
 	Delete(ctx context.Context, key Key) (Erasure, error)
 
 	History
+	Retention
 
 	// Ping reports whether the store can serve, as an error that says why not.
 	Ping(ctx context.Context) error
@@ -125,6 +130,12 @@ type Head struct {
 	CreatedAt time.Time
 	// LastRunAt is when the last run was started; CreatedAt if none was.
 	LastRunAt time.Time
+	// FirstVersion is the first version that can be read as a moment: the log up to it was pruned, with its runs, which were
+	// PrunedRuns. FirstHash is the hash of that log and FirstAt the time of the version. All are zero if nothing was pruned.
+	FirstVersion uint64
+	FirstHash    [32]byte
+	FirstAt      time.Time
+	PrunedRuns   int64
 }
 
 // Metadata is what the application says about a thread.
@@ -141,7 +152,7 @@ type Commit struct {
 	Key Key
 	// Create, if set, makes the thread. If it exists already the result is ErrConflict, whatever its version.
 	Create *NewThread
-	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict. They are not compared for a
+	// ExpectVersion and ExpectFence must be the head's, or the result is ErrConflict (ErrLocked if it is but cannot be had now). They are not compared for a
 	// Create.
 	ExpectVersion, ExpectFence uint64
 	// ExpectExpired is set if the head's lease must have ended by the database's clock, or the result is ErrConflict.

@@ -11,19 +11,22 @@ import (
 const sqlHeadColumns = `
 SELECT thread_key, tenant, thread_id, version, log_hash, fence, stream_id, next_offset, coalesce(active_run, ''),
        lease_ttl_ms, lease_expires_at, coalesce(lease_expires_at < now(), false), runs, metadata, labels, created_at,
-       last_run_at
+       last_run_at, first_version, first_hash, first_at, pruned_runs
 FROM threads`
 
 func scanHead(row pgx.CollectableRow) (h Head, err error) {
 	var key pgtype.UUID
-	var hash []byte
+	var hash, firstHash []byte
 	var labels [][]byte
 	var ttl int64
-	var expires *time.Time
+	var expires, firstAt *time.Time
 	err = row.Scan(&key, &h.Tenant, &h.ThreadID, &h.Version, &hash, &h.Fence, &h.StreamID, &h.NextOffset, &h.ActiveRun,
-		&ttl, &expires, &h.LeaseExpired, &h.Runs, &h.Metadata.Text, &labels, &h.CreatedAt, &h.LastRunAt)
+		&ttl, &expires, &h.LeaseExpired, &h.Runs, &h.Metadata.Text, &labels, &h.CreatedAt, &h.LastRunAt,
+		&h.FirstVersion, &firstHash, &firstAt, &h.PrunedRuns)
 	h.Key = key.Bytes
 	copy(h.Hash[:], hash)
+	copy(h.FirstHash[:], firstHash)
+	h.FirstAt = timeOrZero(firstAt)
 	h.LeaseTTL, h.LeaseExpiresAt = time.Duration(ttl)*time.Millisecond, timeOrZero(expires)
 	h.Metadata.Labels = column(labels, func(l []byte) string { return string(l) })
 	h.CreatedAt, h.LastRunAt = h.CreatedAt.UTC(), h.LastRunAt.UTC()

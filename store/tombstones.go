@@ -12,7 +12,8 @@ import (
 
 // erasedTables are the tables with rows of a thread, in the order they are emptied; the head is the last.
 var erasedTables = []string{
-	"warnings", "checkpoints", "state_patches", "states", "message_blocks", "folds", "log_segments", "contents", "runs", "threads",
+	"warnings", "checkpoints", "state_patches", "states", "message_blocks", "folds", "log_segments", "contents", "runs",
+	"prunings", "threads",
 }
 
 // sqlBury leaves what is to be known of an erased thread. A tombstone that is there already gives way: nothing shall keep

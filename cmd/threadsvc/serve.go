@@ -32,6 +32,7 @@ type serveFlags struct {
 	listen, debugAddress, databaseURL, dataDir string
 	maxEvent, maxState, maxContext, cacheBytes byteSize
 	leaseTTL, reapInterval, drainTimeout       time.Duration
+	pruneInterval, pruneGrace                  time.Duration
 	maxConns                                   int32
 	migrate                                    bool
 	log                                        logFlags
@@ -76,6 +77,8 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	sizeVar(f, &s.cacheBytes, "cache-bytes", 256<<20, "memory for idle threads, in bytes")
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 30*time.Second, "how long a run's lease lasts without an append, a `duration` up to 1h")
 	f.DurationVar(&s.reapInterval, "reap-interval", 5*time.Second, "how often runs whose lease has ended are looked for and closed, a `duration`; below 0 means never")
+	f.DurationVar(&s.pruneInterval, "prune-interval", time.Minute, "how often threads are looked for that a retention policy prunes, a `duration`; below 0 means never")
+	f.DurationVar(&s.pruneGrace, "prune-grace", time.Hour, "how long the log of a run is kept after its end whatever a policy says, so that its producer can send again, a `duration`; below 0 means not at all")
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long a shutdown waits for calls under way, a `duration`")
 	s.log.add(f)
 }
@@ -175,6 +178,7 @@ func serveOn(ctx context.Context, listener net.Listener, flags serveFlags, db *d
 	svc := service.New(db.store, service.Config{
 		Limits: flags.limits(), LeaseTTL: flags.leaseTTL, CacheBytes: int64(flags.cacheBytes), Logger: log,
 		Reads: max(1, int(flags.maxConns)/2), ReapInterval: flags.reapInterval,
+		PruneInterval: flags.pruneInterval, PruneGrace: flags.pruneGrace,
 	})
 	defer svc.Close()
 	defer context.AfterFunc(ctx, func() { log.Info("draining", "timeout", flags.drainTimeout) })()

@@ -5,6 +5,7 @@
 // uvarint, as of encoding/binary), the payload, and the CRC-32C of kind and payload (4 bytes, big endian). In their order:
 //
 //	H  where the thread stands: a JSON object (type Head)
+//	F  the stored form of the fold at the first version (agui.Fold.Append), if the log was cut there; the entries begin after it
 //	E  entries that were committed together: the length of a JSON object as an uvarint, the object (type entries), and the
 //	   stored forms of the entries one after another (agui.Entry.Append); as many frames as it takes
 //	R  a run: a JSON object (type run); those of a thread in the order of their ordinals
@@ -13,7 +14,7 @@
 //
 // Bytes within JSON are base64, times are microseconds since 1970. Entries are cut where their time, run or producer stream
 // changes, and after 1 MiB, so that the file does not depend on how the log is cut into segments: the same thread gives
-// the same bytes. State and messages are not in it: they are the fold of the log.
+// the same bytes. State and messages are not in it: they are the fold of the log, or of that which was cut and the rest.
 package archive
 
 import (
@@ -28,6 +29,7 @@ const (
 	magic = "threadsvc-export 1\n"
 
 	kindHead    = 'H'
+	kindFold    = 'F'
 	kindEntries = 'E'
 	kindRun     = 'R'
 	kindWarning = 'W'
@@ -55,28 +57,44 @@ type Head struct {
 	Metadata   []byte `json:"metadata"`
 	CreatedAt  int64  `json:"createdAt"`
 	LastRunAt  int64  `json:"lastRunAt"`
+
+	// Where the log was cut; absent if it was not.
+	FirstVersion uint64 `json:"firstVersion,omitempty"`
+	FirstHash    []byte `json:"firstHash,omitempty"`
+	FirstAt      int64  `json:"firstAt,omitempty"`
+	PrunedRuns   int64  `json:"prunedRuns,omitempty"`
 }
 
 // HeadOf describes a head.
 func HeadOf(h *store.Head) Head {
-	return Head{
+	w := Head{
 		Tenant: h.Tenant, ThreadID: h.ThreadID, Version: h.Version, LogHash: h.Hash[:], Fence: h.Fence, StreamID: h.StreamID,
 		NextOffset: h.NextOffset, ActiveRun: h.ActiveRun, LeaseTTL: h.LeaseTTL.Milliseconds(), Runs: h.Runs,
 		Metadata: h.Metadata.Text, CreatedAt: h.CreatedAt.UnixMicro(), LastRunAt: h.LastRunAt.UnixMicro(),
 	}
+	if h.FirstVersion > 0 {
+		w.FirstVersion, w.FirstHash, w.FirstAt, w.PrunedRuns = h.FirstVersion, h.FirstHash[:], h.FirstAt.UnixMicro(), h.PrunedRuns
+	}
+	return w
 }
 
 // Store is the head as a store has it, under another tenant's name perhaps. Labels are not set.
 func (h *Head) Store(tenant string) (store.Head, error) {
-	if len(h.LogHash) != 32 {
+	cut := h.FirstVersion > 0
+	if len(h.LogHash) != 32 || cut != (len(h.FirstHash) == 32) || !cut && (len(h.FirstHash) > 0 || h.FirstAt != 0 || h.PrunedRuns != 0) {
 		return store.Head{}, ErrInvalid
 	}
-	return store.Head{
+	head := store.Head{
 		Key: store.KeyOf(tenant, h.ThreadID), Tenant: tenant, ThreadID: h.ThreadID, Version: h.Version, Hash: [32]byte(h.LogHash),
 		Fence: h.Fence, StreamID: h.StreamID, NextOffset: h.NextOffset, ActiveRun: h.ActiveRun,
 		LeaseTTL: time.Duration(h.LeaseTTL) * time.Millisecond, Runs: h.Runs, Metadata: store.Metadata{Text: h.Metadata},
 		CreatedAt: time.UnixMicro(h.CreatedAt).UTC(), LastRunAt: time.UnixMicro(h.LastRunAt).UTC(),
-	}, nil
+	}
+	if cut {
+		head.FirstVersion, head.FirstHash, head.PrunedRuns = h.FirstVersion, [32]byte(h.FirstHash), h.PrunedRuns
+		head.FirstAt = time.UnixMicro(h.FirstAt).UTC()
+	}
+	return head, nil
 }
 
 // entries describes a frame of entries.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
 )
 
@@ -33,9 +34,9 @@ func NewReader(in io.Reader, most int) *Reader {
 }
 
 // order ranks the kinds of frames.
-var order = string([]byte{kindHead, kindEntries, kindRun, kindWarning, kindEnd})
+var order = string([]byte{kindHead, kindFold, kindEntries, kindRun, kindWarning, kindEnd})
 
-// Next returns what the next frame holds: a *Head, *store.Segment, *store.Run or *store.Warning. After the last it is
+// Next returns what the next frame holds: a *Head, *agui.Fold, *store.Segment, *store.Run or *store.Warning. After the last it is
 // io.EOF, if the archive was read to its end and nothing follows; anything wrong is ErrInvalid, or the error of the reader.
 func (r *Reader) Next() (any, error) {
 	if !r.started {
@@ -54,7 +55,7 @@ func (r *Reader) Next() (any, error) {
 		return nil, err
 	}
 	rank := strings.IndexByte(order, kind)
-	if rank < r.rank || (rank == 0) != (r.rank < 0) {
+	if rank < r.rank || (rank == 0) != (r.rank < 0) || kind == kindFold && rank == r.rank {
 		return nil, fmt.Errorf("%w: a frame of kind %q is out of place", ErrInvalid, kind)
 	}
 	r.rank = rank
@@ -118,6 +119,13 @@ func (r *Reader) decode(kind byte, payload, sum []byte) (any, error) {
 	case kindHead:
 		h := &Head{}
 		return h, object(payload, h)
+	case kindFold:
+		fold, err := agui.DecodeFold(payload)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		r.version = fold.Version
+		return &fold, nil
 	case kindEntries:
 		return r.segment(payload)
 	case kindRun:

@@ -36,6 +36,12 @@ func NewWriter(out io.Writer, head Head) (*Writer, error) {
 	return w, w.object(kindHead, head)
 }
 
+// Fold writes the fold at the first version of a log that was cut. It comes before the log.
+func (w *Writer) Fold(f *agui.Fold) error {
+	w.version = f.Version
+	return w.write(kindFold, f.Append(make([]byte, 0, f.Size())))
+}
+
 func (w *Writer) put(b []byte) error {
 	w.sum.Write(b)
 	_, err := w.out.Write(b)

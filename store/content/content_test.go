@@ -125,3 +125,47 @@ func BenchmarkPut(b *testing.B) {
 		content.Put(text)
 	}
 }
+
+// Names are those of the chunks that Get asks for: with them the text can be had, and without any one of them it cannot. Lists
+// that texts share are read once.
+func TestNamesAreWhatGetNeeds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		text := make([]byte, rapid.IntRange(0, 400_000).Draw(t, "size"))
+		for i := range text {
+			text[i] = byte('a' + random.IntN(26))
+		}
+		store, names := newKept(), content.NewNames()
+		ref := store.put(text)
+		read := 0
+		fetch := func(hashes []content.Hash) (map[content.Hash][]byte, error) {
+			read += len(hashes)
+			return store.fetch(hashes)
+		}
+		if err := names.Add(ref, fetch); err != nil {
+			t.Fatal(err)
+		}
+		lists := read
+		if err := names.Add(ref, fetch); err != nil || read != lists {
+			t.Fatalf("%d lists were read, and then %d: %v", lists, read, err)
+		}
+		for hash := range store.chunks {
+			if !names.Has(hash) {
+				t.Fatalf("chunk %x is not named", hash)
+			}
+		}
+		if names.Has(content.HashOf([]byte("another"))) {
+			t.Fatal("a chunk is named that nobody needs")
+		}
+		if lists > 0 {
+			store.chunks = nil
+			if err := content.NewNames().Add(ref, store.fetch); !errors.Is(err, content.ErrCorrupt) {
+				t.Fatalf("without the lists: %v", err)
+			}
+		}
+	})
+	if err := content.NewNames().Add([]byte{0xff}, nil); !errors.Is(err, content.ErrCorrupt) {
+		t.Errorf("no reference: %v", err)
+	}
+}

@@ -39,7 +39,7 @@ func dataMajor(data string) (int, error) {
 
 // initialise makes the data directory under another name first: one that
 // carries its name is complete, whenever the process was killed.
-func (s *Server) initialise(ctx context.Context) error {
+func (s *Server) initialise(ctx context.Context, fill func(ctx context.Context, dir string) error) error {
 	left, _ := filepath.Glob(s.home.path(initPrefix + "*"))
 	for _, dir := range left {
 		if err := os.RemoveAll(dir); err != nil {
@@ -53,7 +53,7 @@ func (s *Server) initialise(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("embedded: make data directory: %w", err)
 	}
-	if err := s.runInitdb(ctx, dir); err != nil {
+	if err := fill(ctx, dir); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := os.Rename(dir, s.data()); err != nil {
@@ -70,19 +70,24 @@ func (s *Server) runInitdb(ctx context.Context, dir string) error {
 	if s.opts.NoSync {
 		args = append(args, "--no-sync")
 	}
+	return s.runProgram(ctx, dir, "initdb", args...)
+}
+
+// runProgram runs one of Postgres' programs to its end.
+func (s *Server) runProgram(ctx context.Context, dir, program string, args ...string) error {
 	log, err := s.openLog()
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := s.account.command(dir, s.bin.path("initdb"), args...)
+	cmd := s.account.command(dir, s.bin.path(program), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	run, err := spawn(cmd)
 	if err == nil {
 		err = run.wait(ctx)
 	}
 	if err != nil {
-		return &StartError{Program: "initdb", Log: s.logTail(), Err: err}
+		return &StartError{Program: program, Log: s.logTail(), Err: err}
 	}
 	return nil
 }

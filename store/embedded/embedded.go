@@ -62,6 +62,9 @@ type Options struct {
 	// Settings are further settings of postgresql.conf. Those that decide about
 	// access and places are refused.
 	Settings map[string]string
+	// StandbyOf makes a new directory a copy of this server, which must run, and the server its hot standby (see Promote). A
+	// directory that has data is used as it is.
+	StandbyOf *Server
 	// Logger gets what happens to the server outside of calls. Nil: nothing.
 	Logger *slog.Logger
 }
@@ -209,7 +212,11 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if major == 0 {
-		if err := s.initialise(ctx); err != nil {
+		fill := s.runInitdb
+		if s.opts.StandbyOf != nil {
+			fill = s.runBackup
+		}
+		if err := s.initialise(ctx, fill); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,6 +22,8 @@ type Memory struct {
 	threads map[store.Key]*thread
 	deleted map[store.Key]time.Time
 	last    time.Time
+
+	retention retention
 }
 
 var _ store.Store = (*Memory)(nil)
@@ -36,6 +39,11 @@ type thread struct {
 	warnings []store.Warning
 
 	checkpoints []store.Checkpoint
+
+	// Whether there is garbage, and when it was looked for: at how many runs, and when it is to be looked next.
+	unswept, seen bool
+	seenRuns      int64
+	due           time.Time
 }
 
 // NewMemory returns an empty store.
@@ -56,6 +64,13 @@ func (m *Memory) Unmerged(ctx context.Context, _ int) ([]store.RunPlace, error) 
 
 // Merge implements store.Store: it does nothing.
 func (m *Memory) Merge(ctx context.Context, _ store.RunPlace) (int64, error) { return 0, ctx.Err() }
+
+// Now implements store.Store.
+func (m *Memory) Now(ctx context.Context) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now(), ctx.Err()
+}
 
 // now is a clock as a database's: in microseconds, and never twice the same.
 func (m *Memory) now() time.Time {
@@ -273,15 +288,20 @@ func compareWarnings(version uint64, ordinal int32, otherVersion uint64, otherOr
 
 // Log implements store.Store.
 func (m *Memory) Log(_ context.Context, key store.Key, from uint64, maxBytes int) ([]store.Segment, error) {
-	return list(m, key, func(t *thread) (segments []store.Segment) {
+	var pruned error
+	segments, err := list(m, key, func(t *thread) (segments []store.Segment) {
 		size := 0
 		for _, s := range t.segments {
 			if s.LastVersion >= from && (len(segments) == 0 || size <= maxBytes) {
 				segments, size = append(segments, s), size+len(s.Entries)
 			}
 		}
+		if first := t.head.FirstVersion; first > 0 && from <= first && (len(segments) == 0 || segments[0].FirstVersion > from) {
+			pruned = &store.PrunedError{FirstVersion: t.head.FirstVersion, Version: from}
+		}
 		return segments
 	})
+	return segments, errors.Join(err, pruned)
 }
 
 // Stream implements store.Store.

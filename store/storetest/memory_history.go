@@ -17,6 +17,11 @@ func (m *Memory) VersionAt(_ context.Context, key store.Key, at time.Time) (vers
 				version = s.LastVersion
 			}
 		}
+		if first := t.head.FirstVersion; first > 0 && at.Before(t.head.FirstAt) {
+			version = 0
+			return &store.PrunedError{FirstVersion: first}
+		}
+		version = max(version, t.head.FirstVersion)
 		return nil
 	})
 	return version, err

@@ -51,6 +51,11 @@ func (m *Memory) refuse(key store.Key, replaceDeleted bool) error {
 // memoryImport takes the parts of a thread.
 type memoryImport struct{ *thread }
 
+func (i memoryImport) Cut(c store.Checkpoint) error {
+	i.putCut(c)
+	return nil
+}
+
 func (i memoryImport) Segment(s *store.Segment) error {
 	kept := *s
 	kept.Entries = bytes.Clone(s.Entries)

@@ -49,6 +49,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"import":                        testImport,
 		"tenants":                       testTenants,
 		"positions":                     testPositions,
+		"plans of cuts":                 testPlanCut,
+		"cuts":                          testCut,
+		"retention policies":            testPolicies,
 		"ended context":                 testEndedContext,
 	} {
 		t.Run(name, func(t *testing.T) {

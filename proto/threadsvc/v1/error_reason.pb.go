@@ -95,6 +95,10 @@ const (
 	// ERROR_REASON_THREAD_DELETED: FAILED_PRECONDITION. The call would make a thread of an id whose thread was deleted
 	// ("delete_time"); only CreateThread with replace_deleted does.
 	ErrorReason_ERROR_REASON_THREAD_DELETED ErrorReason = 28
+	// ERROR_REASON_VERSION_PRUNED: OUT_OF_RANGE. What is asked for lies before the first version that the thread keeps
+	// ("first_version"; "version" is what was asked for, empty for a time). The context at the first version can be read, and
+	// the log from the version after it.
+	ErrorReason_ERROR_REASON_VERSION_PRUNED ErrorReason = 29
 )
 
 // Enum value maps for ErrorReason.
@@ -129,6 +133,7 @@ var (
 		26: "ERROR_REASON_CANCELLED",
 		27: "ERROR_REASON_VERSION_NOT_FOUND",
 		28: "ERROR_REASON_THREAD_DELETED",
+		29: "ERROR_REASON_VERSION_PRUNED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -160,6 +165,7 @@ var (
 		"ERROR_REASON_CANCELLED":             26,
 		"ERROR_REASON_VERSION_NOT_FOUND":     27,
 		"ERROR_REASON_THREAD_DELETED":        28,
+		"ERROR_REASON_VERSION_PRUNED":        29,
 	}
 )
 
@@ -194,7 +200,7 @@ var File_threadsvc_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xc8\a\n" +
+	"\x1fthreadsvc/v1/error_reason.proto\x12\fthreadsvc.v1*\xe9\a\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\x1e\n" +
@@ -225,7 +231,8 @@ const file_threadsvc_v1_error_reason_proto_rawDesc = "" +
 	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\x19\x12\x1a\n" +
 	"\x16ERROR_REASON_CANCELLED\x10\x1a\x12\"\n" +
 	"\x1eERROR_REASON_VERSION_NOT_FOUND\x10\x1b\x12\x1f\n" +
-	"\x1bERROR_REASON_THREAD_DELETED\x10\x1cB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
+	"\x1bERROR_REASON_THREAD_DELETED\x10\x1c\x12\x1f\n" +
+	"\x1bERROR_REASON_VERSION_PRUNED\x10\x1dB?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
 	file_threadsvc_v1_error_reason_proto_rawDescOnce sync.Once

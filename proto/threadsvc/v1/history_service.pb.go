@@ -330,7 +330,7 @@ type DiffContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// What is compared; absent: the thread before its first entry.
+	// What is compared; absent: the thread before its first entry, which is refused if the thread was pruned.
 	From *Moment `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// What it is compared with; absent: now.
 	To            *Moment `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
@@ -703,7 +703,7 @@ type ListStateChangesRequest struct {
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Where the value is at the end of the range, as a JSON pointer; empty: the whole state. At most 64 KiB.
 	Pointer string `protobuf:"bytes,2,opt,name=pointer,proto3" json:"pointer,omitempty"`
-	// The range begins after this moment; absent: with the thread.
+	// The range begins after this moment; absent: with what is kept of the thread.
 	From *Moment `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	// The range ends with this moment; absent: now. Changes after it are not listed, also on later pages.
 	To *Moment `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
@@ -794,6 +794,8 @@ type ListStateChangesResponse struct {
 	Changes []*StateChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Names the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Set on the last page if the list ends because the log before this version was pruned.
+	PrunedVersion uint64 `protobuf:"varint,3,opt,name=pruned_version,json=prunedVersion,proto3" json:"pruned_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +842,13 @@ func (x *ListStateChangesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListStateChangesResponse) GetPrunedVersion() uint64 {
+	if x != nil {
+		return x.PrunedVersion
+	}
+	return 0
 }
 
 // StateChange is one change of a value.
@@ -1195,14 +1204,16 @@ type BlamedLeaf struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Its value.
 	Value *ValueText `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	// The entry; absent for the empty state that a thread begins with.
+	// The entry; absent for the empty state that a thread begins with, and with a pruned_version.
 	Source *EntrySource `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
 	// The operation, as in StateChange.
 	Operation string `protobuf:"bytes,4,opt,name=operation,proto3" json:"operation,omitempty"`
 	// The operation's place in its patch, from 0.
 	OperationIndex int32 `protobuf:"varint,5,opt,name=operation_index,json=operationIndex,proto3" json:"operation_index,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Set if the leaf has had its value since this version at least, and what gave it was pruned.
+	PrunedVersion uint64 `protobuf:"varint,6,opt,name=pruned_version,json=prunedVersion,proto3" json:"pruned_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BlamedLeaf) Reset() {
@@ -1266,6 +1277,13 @@ func (x *BlamedLeaf) GetOperation() string {
 func (x *BlamedLeaf) GetOperationIndex() int32 {
 	if x != nil {
 		return x.OperationIndex
+	}
+	return 0
+}
+
+func (x *BlamedLeaf) GetPrunedVersion() uint64 {
+	if x != nil {
+		return x.PrunedVersion
 	}
 	return 0
 }
@@ -2112,10 +2130,11 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x02to\x18\x04 \x01(\v2\x14.threadsvc.v1.MomentR\x02to\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"w\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\x9e\x01\n" +
 	"\x18ListStateChangesResponse\x123\n" +
 	"\achanges\x18\x01 \x03(\v2\x19.threadsvc.v1.StateChangeR\achanges\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9c\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12%\n" +
+	"\x0epruned_version\x18\x03 \x01(\x04R\rprunedVersion\"\x9c\x02\n" +
 	"\vStateChange\x121\n" +
 	"\x06source\x18\x01 \x01(\v2\x19.threadsvc.v1.EntrySourceR\x06source\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x12'\n" +
@@ -2145,14 +2164,15 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x12BlameStateResponse\x120\n" +
 	"\x06leaves\x18\x01 \x03(\v2\x18.threadsvc.v1.BlamedLeafR\x06leaves\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x04R\aversion\"\xc9\x01\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"\xf0\x01\n" +
 	"\n" +
 	"BlamedLeaf\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\x05value\x18\x02 \x01(\v2\x17.threadsvc.v1.ValueTextR\x05value\x121\n" +
 	"\x06source\x18\x03 \x01(\v2\x19.threadsvc.v1.EntrySourceR\x06source\x12\x1c\n" +
 	"\toperation\x18\x04 \x01(\tR\toperation\x12'\n" +
-	"\x0foperation_index\x18\x05 \x01(\x05R\x0eoperationIndex\"G\n" +
+	"\x0foperation_index\x18\x05 \x01(\x05R\x0eoperationIndex\x12%\n" +
+	"\x0epruned_version\x18\x06 \x01(\x04R\rprunedVersion\"G\n" +
 	"\x13VerifyThreadRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\"\xc3\x01\n" +
 	"\x14VerifyThreadResponse\x121\n" +

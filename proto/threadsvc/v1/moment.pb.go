@@ -22,7 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Moment names a version of a thread, past or present.
+// Moment names a version of a thread, past or present. One before Thread.first_version is refused with VERSION_PRUNED; a run
+// that was pruned is not found.
 type Moment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How it is named.

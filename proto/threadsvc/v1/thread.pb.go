@@ -112,8 +112,10 @@ type Thread struct {
 	Undone []*UndoneRange `protobuf:"bytes,15,rep,name=undone,proto3" json:"undone,omitempty"`
 	// Where the thread was forked from; absent if it was not.
 	Origin *ThreadOrigin `protobuf:"bytes,16,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The first version that can be read as a moment; the log goes on after it. 0 unless the thread was pruned.
+	FirstVersion uint64 `protobuf:"varint,17,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
 	// Set while the state lacks what its producer sent: a STATE_SNAPSHOT is due.
-	StateResyncDue *StateResync `protobuf:"bytes,17,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
+	StateResyncDue *StateResync `protobuf:"bytes,18,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -260,6 +262,13 @@ func (x *Thread) GetOrigin() *ThreadOrigin {
 	return nil
 }
 
+func (x *Thread) GetFirstVersion() uint64 {
+	if x != nil {
+		return x.FirstVersion
+	}
+	return 0
+}
+
 func (x *Thread) GetStateResyncDue() *StateResync {
 	if x != nil {
 		return x.StateResyncDue
@@ -324,7 +333,7 @@ func (x *StateResync) GetLostEvents() int64 {
 	return 0
 }
 
-// UndoneRange is a range of versions that a rewind has undone. They stay in the log.
+// UndoneRange is a range of versions that a rewind has undone. They stay in the log, unless they are pruned.
 type UndoneRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first version.
@@ -451,7 +460,7 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\n" +
 	"ThreadName\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
-	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\x86\x06\n" +
+	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xab\x06\n" +
 	"\x06Thread\x12,\n" +
 	"\x04name\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
@@ -470,8 +479,9 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\rmessage_count\x18\r \x01(\x03R\fmessageCount\x12!\n" +
 	"\fcontext_size\x18\x0e \x01(\x03R\vcontextSize\x121\n" +
 	"\x06undone\x18\x0f \x03(\v2\x19.threadsvc.v1.UndoneRangeR\x06undone\x122\n" +
-	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\x12C\n" +
-	"\x10state_resync_due\x18\x11 \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"S\n" +
+	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\x12#\n" +
+	"\rfirst_version\x18\x11 \x01(\x04R\ffirstVersion\x12C\n" +
+	"\x10state_resync_due\x18\x12 \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"S\n" +
 	"\vStateResync\x12#\n" +
 	"\rsince_version\x18\x01 \x01(\x04R\fsinceVersion\x12\x1f\n" +
 	"\vlost_events\x18\x02 \x01(\x03R\n" +

@@ -2896,7 +2896,7 @@ type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The thread.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
-	// The first version to return; 0 means 1. When following, a version beyond the thread's next one is refused with
+	// The first version to return; 0 means 1. One that was pruned is refused with VERSION_PRUNED. When following, a version beyond the thread's next one is refused with
 	// INVALID_ARGUMENT: it cannot be a place where a reader of this thread stopped.
 	FromVersion uint64 `protobuf:"varint,2,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
 	// If true the answer goes on with what is committed later, and ends when the caller leaves. A caller that does not
