@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"sort"
 	"time"
 
@@ -33,11 +32,8 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 		return nil, err
 	}
 	query := store.ThreadQuery{Tenant: req.GetTenant(), Limit: pageSize(req.GetPageSize(), 50, 500) + 1}
-	for name, value := range req.GetMetadata() {
-		if err := errors.Join(checkOptionalID("metadata", name), checkOptionalID("metadata", value)); err != nil {
-			return nil, errField("metadata", "names and values must be identifiers, as thread ids are")
-		}
-		query.Labels = append(query.Labels, labelOf(name, value))
+	if query.Labels, err = labelsToFind("metadata", req.GetMetadata()); err != nil {
+		return nil, err
 	}
 	if place != nil {
 		query.Before = time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()

@@ -58,30 +58,30 @@ type WarningPage struct {
 	Next LedgerPlace
 }
 
-// The page is found along the index of time, or of code and time; only so many rows are looked at. The last of them is
-// returned also if it is not of a thread with the labels, since the next page starts there.
+// The page is found along the index of time, or of code and time, which is in the order of the page; only so many rows are
+// looked at. The last of them is returned also if it is not of a thread with the labels, since the next page starts there.
 const (
 	sqlLedgerStart = `
-SELECT t.thread_id, t.labels @> $9, w.thread_key, w.version, w.ordinal, w.run_id, w."offset", w.code, w.path, w.detail, w.fatal,
-       w.codec, CASE WHEN t.labels @> $9 THEN w.removed END, w.removed_size, w.raised_at
+SELECT t.thread_id, t.labels @> $9, w.n = $7, w.thread_key, w.version, w.ordinal, w.run_id, w."offset", w.code, w.path,
+       w.detail, w.fatal, w.codec, CASE WHEN t.labels @> $9 THEN w.removed END, w.removed_size, w.raised_at
 FROM (
-    SELECT w.*, row_number() OVER (ORDER BY raised_at DESC, thread_key DESC, version DESC, ordinal DESC) AS n
-    FROM warnings w
-    WHERE w.tenant = $1 AND w.raised_at >= $2
-      AND (w.raised_at, w.thread_key, w.version, w.ordinal) < ($3, $4, $5, $6)`
+    SELECT thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed, removed_size, raised_at,
+           row_number() OVER (ORDER BY raised_at DESC, thread_key DESC, version DESC, ordinal DESC) AS n
+    FROM warnings
+    WHERE tenant = $1 AND raised_at >= $2 AND (raised_at, thread_key, version, ordinal) < ($3, $4, $5, $6)`
 	sqlLedgerEnd = `
     ORDER BY raised_at DESC, thread_key DESC, version DESC, ordinal DESC LIMIT $7
 ) w JOIN threads t ON t.thread_key = w.thread_key AND t.tenant = $1
 WHERE t.labels @> $9 OR w.n = $7
-ORDER BY w.n LIMIT $8`
+ORDER BY w.raised_at DESC, w.thread_key DESC, w.version DESC, w.ordinal DESC LIMIT $8`
 	sqlLedger       = sqlLedgerStart + sqlLedgerEnd
-	sqlLedgerOfCode = sqlLedgerStart + ` AND w.code = $10` + sqlLedgerEnd
+	sqlLedgerOfCode = sqlLedgerStart + ` AND code = $10` + sqlLedgerEnd
 )
 
-// ledgerRow is a row of a page, wanted or not.
+// ledgerRow is a row of a page, wanted or not, and whether the search went no further.
 type ledgerRow struct {
 	ThreadWarning
-	wanted bool
+	wanted, last bool
 }
 
 func scanLedgerRow(row pgx.CollectableRow) (w ledgerRow, err error) {
@@ -89,9 +89,12 @@ func scanLedgerRow(row pgx.CollectableRow) (w ledgerRow, err error) {
 	var codec int16
 	var path, detail []byte
 	removed := (*[]byte)(&w.Removed)
-	err = row.Scan(&w.ThreadID, &w.wanted, &key, &w.Version, &w.Ordinal, &w.RunID, &w.Offset, &w.Code, &path, &detail, &w.Fatal,
-		&codec, removed, &w.RemovedBytes, &w.RaisedAt)
+	err = row.Scan(&w.ThreadID, &w.wanted, &w.last, &key, &w.Version, &w.Ordinal, &w.RunID, &w.Offset, &w.Code, &path, &detail,
+		&w.Fatal, &codec, removed, &w.RemovedBytes, &w.RaisedAt)
 	w.Key, w.Path, w.Detail, w.RaisedAt = key.Bytes, string(path), string(detail), w.RaisedAt.UTC()
+	if !w.wanted {
+		return w, err
+	}
 	return w, errors.Join(err, unpackAll(codec, removed))
 }
 
@@ -112,7 +115,7 @@ func (p *Postgres) TenantWarnings(ctx context.Context, q WarningQuery) (WarningP
 func ledgerStatement(q *WarningQuery, scanned int) (string, []any) {
 	place := q.Before
 	before := timeOr(place.RaisedAt, pgtype.Infinity)
-	if place.RaisedAt.IsZero() || !q.To.IsZero() && place.RaisedAt.After(q.To) {
+	if place.RaisedAt.IsZero() || !q.To.IsZero() && !place.RaisedAt.Before(q.To) {
 		place, before = LedgerPlace{}, timeOr(q.To, pgtype.Infinity)
 	}
 	args := []any{
@@ -125,19 +128,20 @@ func ledgerStatement(q *WarningQuery, scanned int) (string, []any) {
 	return sqlLedgerOfCode, append(args, q.Code)
 }
 
-// pageOfLedger is a page of the rows that were found: the one beyond the limit, or one that is not wanted, is where the
-// next page starts.
+// pageOfLedger is a page of the rows that were found. It ends before the one beyond the limit, or where the search ended,
+// and then the next page starts there.
 func pageOfLedger(rows []ledgerRow, limit int) (page WarningPage) {
 	for i := range rows {
 		if len(page.Warnings) == limit {
 			page.Next = page.Warnings[limit-1].Place()
 			return page
 		}
-		if !rows[i].wanted {
-			page.Next = rows[i].Place()
-			return page
+		if rows[i].wanted {
+			page.Warnings = append(page.Warnings, rows[i].ThreadWarning)
 		}
-		page.Warnings = append(page.Warnings, rows[i].ThreadWarning)
+		if rows[i].last {
+			page.Next = rows[i].Place()
+		}
 	}
 	return page
 }

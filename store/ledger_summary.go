@@ -13,7 +13,7 @@ type WarningSummary struct {
 	// Groups, the largest first, at most MaxWarningGroups; More if there are others.
 	Groups []WarningGroup
 	More   bool
-	// Since is how far back the warnings were counted if there are more than MaxWarningsCounted; zero if all were.
+	// Since is how far back the warnings were counted if there are MaxWarningsCounted or more; zero if all were.
 	Since time.Time
 }
 
@@ -29,8 +29,8 @@ const (
 	sqlSummaryStart = `
 WITH counted AS MATERIALIZED (
     SELECT thread_key, code, raised_at FROM warnings
-    WHERE tenant = $1 AND raised_at >= coalesce($2, coalesce($3, now()) - interval '7 days')
-      AND raised_at < coalesce($3, 'infinity')`
+    WHERE tenant = $1 AND raised_at >= coalesce($2::timestamptz, coalesce($3::timestamptz, now()) - interval '7 days')
+      AND raised_at < coalesce($3::timestamptz, 'infinity')`
 	sqlSummaryEnd = `
     ORDER BY raised_at DESC LIMIT $4
 ), threads_with AS (
@@ -87,12 +87,20 @@ func (p *Postgres) SummarizeWarnings(ctx context.Context, q WarningQuery, label 
 func summaryStatement(q *WarningQuery, label string) (string, []any) {
 	args := []any{
 		q.Tenant, timeOrNull(q.From), timeOrNull(q.To), int64(MaxWarningsCounted), int64(MaxWarningGroups + 1),
-		[]byte(label + "\x00"), labelBytes(q.Labels),
+		labelStart(label), labelBytes(q.Labels),
 	}
 	if q.Code == "" {
 		return sqlSummary, args
 	}
 	return sqlSummaryOfCode, append(args, q.Code)
+}
+
+// labelStart is how the labels of a name begin; none does for no name.
+func labelStart(name string) []byte {
+	if name == "" {
+		return nil
+	}
+	return []byte(name + "\x00")
 }
 
 func timeOrNull(t time.Time) pgtype.Timestamptz {

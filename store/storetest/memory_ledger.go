@@ -68,7 +68,7 @@ func (m *Memory) SummarizeWarnings(_ context.Context, q store.WarningQuery, labe
 	for _, w := range m.ledger(&q) {
 		n := name{code: string(w.Code)}
 		for _, l := range w.labels {
-			if value, ok := strings.CutPrefix(l, label+"\x00"); ok {
+			if value, ok := strings.CutPrefix(l, label+"\x00"); ok && label != "" {
 				n.value = value
 			}
 		}

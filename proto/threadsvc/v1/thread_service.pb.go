@@ -2742,8 +2742,8 @@ type SummarizeWarningsResponse struct {
 	Groups []*WarningGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// True if there are more groups.
 	MoreGroups bool `protobuf:"varint,2,opt,name=more_groups,json=moreGroups,proto3" json:"more_groups,omitempty"`
-	// Set if there are more than 100,000 warnings in the range, before the filter by metadata: only the newest were counted,
-	// back to this time.
+	// Set if there are 100,000 warnings or more in the range, before the filter by metadata: only so many were counted, the
+	// newest, back to this time.
 	CountedSince  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=counted_since,json=countedSince,proto3" json:"counted_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
