@@ -1,5 +1,7 @@
 package agui
 
+import "encoding/json"
+
 // Resync says what a state lacks: changes that did not apply since the state was last set as a whole. It follows from the
 // log, which marks the entries that did not apply.
 type Resync struct {
@@ -33,4 +35,23 @@ func (r *Resync) inFork(version uint64) *Resync {
 		return nil
 	}
 	return &Resync{Since: version, Lost: r.Lost}
+}
+
+// Text is its JSON, nil for nil: Event.StateLacks of the run that takes up the state.
+func (r *Resync) Text() Value {
+	if r == nil {
+		return nil
+	}
+	text, _ := json.Marshal(r) // two numbers
+	return text
+}
+
+// takeUpResync notes what an earlier state, which was just taken up again, lacks, and returns it: nil if nothing.
+func (t *Thread) takeUpResync(lacks Value) Value {
+	var r Resync
+	if lacks == nil || json.Unmarshal(lacks, &r) != nil || r.Lost <= 0 {
+		return nil
+	}
+	t.track.Resync = &r
+	return lacks
 }

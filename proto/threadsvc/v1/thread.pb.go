@@ -276,9 +276,9 @@ func (x *Thread) GetStateResyncDue() *StateResync {
 	return nil
 }
 
-// StateResync says what the state lacks: STATE_DELTAs that did not apply, and STATE_SNAPSHOTs beyond the limits, since the
-// state was last set as a whole. A STATE_SNAPSHOT that applies ends it, and so does a run that brings a whole state. It
-// follows from the log alone: a moment of the past has its own, a rewind takes up that of the moment gone back to.
+// StateResync says what the state lacks: STATE_DELTAs that did not apply, or would have exceeded the limits, since the state
+// was last set as a whole. A STATE_SNAPSHOT ends it, and so does a run that brings a whole state. It goes with the state: a
+// moment of the past has its own, and a rewind, a fork, or a run that starts from an earlier state takes up that one's.
 type StateResync struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the first event that was lost; in a fork that has lost none since, the first version.
