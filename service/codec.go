@@ -12,10 +12,13 @@ import (
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
 
-// eventCodec is gRPC's codec of protobuf messages, but for AppendEventsRequest: its events are parts of the message as it
-// was received, which is copied once, and not copies of their own. At a hundred small events in a message that is a tenth
-// of what the service does for them. What is kept of an event for longer than its commit must be copied, or it keeps the
-// whole message in memory.
+// eventCodec is gRPC's codec of protobuf messages, but for two kinds of them.
+//
+// The events of an AppendEventsRequest are parts of the message as it was received, which is copied once, and not copies of
+// their own. At a hundred small events in a message that is a tenth of what the service does for them. What is kept of an
+// event for longer than its commit must be copied, or it keeps the whole message in memory.
+//
+// The chunks of contexts and states are sent from where they are, and must not change afterwards.
 type eventCodec struct{ encoding.CodecV2 }
 
 func newEventCodec() eventCodec { return eventCodec{encoding.GetCodecV2(proto.Name)} }
@@ -27,6 +30,34 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	return unmarshalAppend(data.Materialize(), req)
+}
+
+// Marshal implements encoding.CodecV2.
+func (c eventCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if chunk := chunkOf(v); chunk != nil {
+		header := protowire.AppendTag(make([]byte, 0, 16), fieldChunk, protowire.BytesType)
+		header = protowire.AppendVarint(header, uint64(len(chunk)))
+		return mem.BufferSlice{mem.SliceBuffer(header), mem.SliceBuffer(chunk)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// fieldChunk is the number of the field that chunkOf's messages have, as in the contract.
+const fieldChunk = 2
+
+// chunkOf is the chunk of a message that has nothing else.
+func chunkOf(v any) []byte {
+	switch v := v.(type) {
+	case *threadsvcv1.StartRunResponse:
+		return v.GetInputChunk()
+	case *threadsvcv1.GetContextResponse:
+		return v.GetInputChunk()
+	case *threadsvcv1.GetStateResponse:
+		return v.GetChunk()
+	case *threadsvcv1.DiffContextResponse:
+		return v.GetStatePatchChunk()
+	}
+	return nil
 }
 
 // The numbers of the fields that lead to the events, as in the contract.

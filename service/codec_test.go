@@ -42,6 +42,30 @@ func FuzzEventCodec(f *testing.F) {
 	})
 }
 
+// Chunks are written as protobuf writes them.
+func TestEventCodecChunks(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 127, 128, 300_000} {
+		chunk := bytes.Repeat([]byte{'c'}, size)
+		for _, message := range []proto.Message{
+			&threadsvcv1.StartRunResponse{Part: &threadsvcv1.StartRunResponse_InputChunk{InputChunk: chunk}},
+			&threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_InputChunk{InputChunk: chunk}},
+			&threadsvcv1.GetStateResponse{Part: &threadsvcv1.GetStateResponse_Chunk{Chunk: chunk}},
+			&threadsvcv1.DiffContextResponse{Part: &threadsvcv1.DiffContextResponse_StatePatchChunk{StatePatchChunk: chunk}},
+			&threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_Info{Info: &threadsvcv1.ContextInfo{Version: 7}}},
+		} {
+			want, err := proto.Marshal(message)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := newEventCodec().Marshal(message)
+			if err != nil || !bytes.Equal(got.Materialize(), want) {
+				t.Errorf("%T with %d bytes: another text than protobuf's, error %v", message, size, err)
+			}
+		}
+	}
+}
+
 // The events of a message share one allocation and none can grow into its neighbour.
 func TestEventCodecAliases(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (d *demo) conclude(ctx context.Context, runs []scriptedRun) error {
 	if err != nil {
 		return err
 	}
-	return d.verdicts(runs, entries, messages, input)
+	return errors.Join(d.verdicts(runs, entries, messages, input), d.past(ctx))
 }
 
 // messages reads the thread's messages, which fit one page.

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/term"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
@@ -39,8 +40,7 @@ type printer struct {
 // isTerminal tells whether to use colour on a file: only on a terminal that can, and not against NO_COLOR
 // (https://no-color.org).
 func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 func (p *printer) printf(format string, args ...any) { _, _ = fmt.Fprintf(p.w, format, args...) }

@@ -25,7 +25,7 @@ func TestDemo(t *testing.T) {
 		wantOutput(t, got, "PATCH_NOT_APPLIED event", "TEST_FAILED", "INTERRUPTS_OPEN FailedPrecondition", "interrupt_ids = approve-payment",
 			"SIGKILL to process", "the last ack says 24", "the stream ends with Unavailable", "Boa viagem!",
 			`"offers": [{"flight": "TP 535", "price": 448.50, "stops": 0}],`, "README.md")
-		for _, claim := range []string{"log", "crash", "messages", "state"} {
+		for _, claim := range []string{"log", "crash", "messages", "state", "history", "diff", "verify"} {
 			if !regexp.MustCompile(`(?m)^  ok +` + claim).MatchString(got) {
 				t.Errorf("%s is not checked in\n%s", claim, got)
 			}
@@ -44,7 +44,7 @@ func wantLayout(t *testing.T, got string) {
 		t.Error("there is colour, but no terminal")
 	}
 	all := strings.Split(got, "\n")
-	if len(all) > 121 {
+	if len(all) > 146 {
 		t.Errorf("%d lines", len(all))
 	}
 	for _, line := range all {
@@ -149,6 +149,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"number changed":  checkState([]byte(`{"state":` + strings.Replace(finalState, "448.50", "448.5", 1) + `}`)),
 		"ack lost":        (&crash{acked: 24, durable: 23, sent: 39, total: 57}).check(),
 		"invented":        (&crash{acked: 24, durable: 40, sent: 39, total: 57}).check(),
+		"a finding":       checkVerified(&threadsvcv1.VerifyResult{Version: 1, Findings: 1}),
+		"no result":       checkVerified(nil),
 		"no duplicates":   (&crash{acked: 24, durable: 24, sent: 39, total: 57}).check(),
 	} {
 		if !errors.Is(err, errClaim) {

@@ -181,6 +181,7 @@ func serveOn(ctx context.Context, listener net.Listener, flags serveFlags, db *d
 		PruneInterval: flags.pruneInterval, PruneGrace: flags.pruneGrace,
 	})
 	defer svc.Close()
+	defer boundMemory(int64(flags.cacheBytes))()
 	defer context.AfterFunc(ctx, func() { log.Info("draining", "timeout", flags.drainTimeout) })()
 	// A request has room for one event of the largest size, whatever that is.
 	server := service.NewServer(svc, service.ServerConfig{
