@@ -29,7 +29,10 @@ func (s *Service) listTenantWarnings(ctx context.Context, req *threadsvcv1.ListT
 	if err != nil {
 		return nil, err
 	}
-	query.Before, query.Limit = readLedgerPlace(place), pageSize(req.GetPageSize(), 100, 1000)
+	if query.Before, err = readLedgerPlace(place); err != nil {
+		return nil, err
+	}
+	query.Limit = pageSize(req.GetPageSize(), 100, 1000)
 	ctx, cancel := s.storeContext(ctx)
 	defer cancel()
 	page, err := s.store.TenantWarnings(ctx, query)
@@ -62,14 +65,14 @@ func appendLedgerPlace(dst []byte, p store.LedgerPlace) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(p.Ordinal))
 }
 
-func readLedgerPlace(place []byte) (p store.LedgerPlace) {
+func readLedgerPlace(place []byte) (p store.LedgerPlace, err error) {
 	if place == nil {
-		return p
+		return p, nil
 	}
-	p.RaisedAt = time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()
+	p.RaisedAt, err = placeTime(place)
 	p.Key = store.Key(place[8:24])
 	p.Version, p.Ordinal = binary.BigEndian.Uint64(place[24:]), int32(binary.BigEndian.Uint32(place[32:]))
-	return p
+	return p, err
 }
 
 // maxCode bounds the code that warnings are filtered by; those there are, are shorter.

@@ -36,7 +36,9 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 		return nil, err
 	}
 	if place != nil {
-		query.Before = time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()
+		if query.Before, err = placeTime(place); err != nil {
+			return nil, err
+		}
 		query.BeforeKey = store.Key(place[8:])
 	}
 	ctx, cancel := s.storeContext(ctx)
@@ -219,4 +221,13 @@ func readPlace(page pageRequest, size int) ([]byte, error) {
 		return nil, errField("page_token", "is not one of this list")
 	}
 	return place, nil
+}
+
+// placeTime reads the time that a place begins with. One that no timestamp can have is of no list.
+func placeTime(place []byte) (time.Time, error) {
+	at := time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()
+	if year := at.Year(); year < 1 || year > 9999 {
+		return at, errField("page_token", "is not one of this list")
+	}
+	return at, nil
 }
