@@ -6,8 +6,9 @@
 demo: postgres
 	go run ./cmd/threadsvc demo
 
+# The timeout is for machines that do much else meanwhile.
 test: postgres
-	go test ./...
+	go test -timeout 30m ./...
 
 # Postgres' binaries, through the system's package manager if they are missing; says so first.
 .PHONY: postgres
@@ -23,7 +24,7 @@ vet:
 	go vet ./...
 
 race: postgres
-	go test -race -short ./agui/... ./store ./store/archive ./store/storetest ./service
+	go test -timeout 30m -race -short ./agui/... ./store ./store/archive ./store/storetest ./service
 
 FUZZTIME ?= 15s
 fuzz:
@@ -33,6 +34,11 @@ fuzz:
 	go test ./agui -run '^$$' -fuzz FuzzPipeline -fuzztime $(FUZZTIME)
 	go test ./service -run '^$$' -fuzz FuzzEventCodec -fuzztime $(FUZZTIME)
 	go test ./service -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME) -fuzzminimizetime 50x
+
+# The properties of whole threads with ten times the usual number of random ones; takes minutes.
+.PHONY: properties
+properties: postgres
+	go test ./service -rapid.checks=300 -timeout 60m -run 'Nothing|Moment|Diff|Page|Export|Rewind|Context|Prun|Fork'
 
 # A million random patches against github.com/evanphx/json-patch; takes minutes.
 .PHONY: differential

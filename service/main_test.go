@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -29,6 +30,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	// A check here is a thread through gRPC and Postgres, so there are fewer than usual; the flag on the command line wins.
+	if err := flag.Set("rapid.checks", "30"); err != nil {
+		panic(err)
 	}
 	storetest.Main(m)
 }
