@@ -97,6 +97,7 @@ func (t *Thread) foldInput(in *Event, statePatch Value) (Value, *Violation) {
 		}
 		t.track.IncompleteTouch = false
 		w.value("state", in.State)
+		w.value("stateLacks", t.takeUpResync(in.StateLacks))
 	}
 	if statePatch != nil {
 		if warning := t.patchState(statePatch, false); warning != nil {
@@ -140,7 +141,7 @@ func (t *Thread) beginRun(runID string, payload Value) {
 
 // replayInput folds a stored input.
 func (t *Thread) replayInput(payload Value) error {
-	var messages, state, patch, runID Value
+	var messages, state, lacks, patch, runID Value
 	amends := false
 	err := eachMember(payload, func(name, value Value) error {
 		switch string(name) {
@@ -150,6 +151,8 @@ func (t *Thread) replayInput(payload Value) error {
 			messages = value
 		case `"state"`:
 			state = value
+		case `"stateLacks"`:
+			lacks = value
 		case `"statePatch"`:
 			patch = value
 		case `"runId"`:
@@ -168,6 +171,7 @@ func (t *Thread) replayInput(payload Value) error {
 	if state != nil {
 		failed = t.insist(t.replaceState(state, false))
 		t.track.IncompleteTouch = false
+		t.takeUpResync(lacks)
 	}
 	if patch != nil && failed == nil {
 		failed = t.insist(t.patchState(patch, false))

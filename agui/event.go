@@ -81,6 +81,7 @@ type Event struct {
 	Timestamp                             Value
 	Tools, Context, ForwardedProps, State Value // of a run input
 	Resume                                Value // of a run input
+	StateLacks                            Value // of a run input whose State is an earlier one: Resync.Text; never read from JSON
 }
 
 // Value is the JSON text of one value, exactly as it was received. It is nil when the value is absent.

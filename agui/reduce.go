@@ -22,9 +22,9 @@ func (t *Thread) reduce(ev *Event, inert bool) *Warning {
 	case ToolCallResult:
 		return t.resultOfCall(ev)
 	case StateSnapshot:
-		return t.replaceState(ev.Snapshot, inert)
+		return t.noteLoss(t.replaceState(ev.Snapshot, inert), inert)
 	case StateDelta:
-		return t.patchState(ev.Patch, inert)
+		return t.noteLoss(t.patchState(ev.Patch, inert), inert)
 	case MessagesSnapshot:
 		return t.reconcile(ev)
 	case ActivitySnapshot:

@@ -135,6 +135,7 @@ func (t *Thread) restoreTracking(track tracking, r *restoring) {
 	track.Undone, track.Origin, track.Amended = t.track.Undone, t.track.Origin, t.track.Amended
 	if r.Origin != nil {
 		track.Origin = r.Origin
+		track.Resync = track.Resync.inFork(t.version + 1)
 	}
 	if r.ToVersion != nil && *r.ToVersion < t.version {
 		track.Undone = append(track.Undone, Undone{FirstVersion: *r.ToVersion + 1, LastVersion: t.version})

@@ -54,7 +54,7 @@ func (t *Thread) replaceState(snapshot Value, inert bool) *Warning {
 	if err != nil {
 		return patchWarning(err, "/snapshot")
 	}
-	t.track.TouchedState = true
+	t.track.TouchedState, t.track.Resync = true, nil
 	if t.watch != nil {
 		t.watch(StateEffect{Replaced: snapshot})
 	}

@@ -103,6 +103,9 @@ type tracking struct {
 	// IncompleteTouch is true if the state was last touched by a run that got no ordinary end.
 	IncompleteTouch bool `json:"incompleteTouch,omitempty"`
 
+	// Resync says what changes of the state were lost, nil if none were since the state was last set as a whole.
+	Resync *Resync `json:"resync,omitempty"`
+
 	// What rewinds have undone, and where the thread was forked from.
 	Undone []Undone `json:"undone,omitempty"`
 	Origin *Origin  `json:"origin,omitempty"`

@@ -2,8 +2,9 @@
 --
 -- Rules that every table follows:
 --   * thread_key leads every primary key, and statements name it, so that the tables can be spread over shards. Some
---     look across threads: the listing of a tenant's threads, and the searches for leases that have ended, for runs to be
---     merged, and for threads to be pruned. The retention policies of tenants are the one table without a thread.
+--     look across threads: the listings of a tenant's threads and of its warnings, and the searches for leases that have
+--     ended, for runs to be merged, and for threads to be pruned. The retention policies of tenants are the one table
+--     without a thread.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
 --     they are stored: 0 as they are, 1 zstd, 4 S2 (folds). Compressed columns are EXTERNAL, since compressing twice gains
 --     nothing.
@@ -256,6 +257,7 @@ CREATE TABLE warnings (
     removed      bytea,
     removed_size bigint      NOT NULL,
     raised_at    timestamptz NOT NULL DEFAULT now(),
+    tenant       text        NOT NULL,
 
     CONSTRAINT warnings_pkey PRIMARY KEY (thread_key, version, ordinal),
     CONSTRAINT warnings_version_valid CHECK (version >= 0),
@@ -265,6 +267,10 @@ CREATE TABLE warnings (
 );
 
 ALTER TABLE warnings ALTER COLUMN removed SET STORAGE EXTERNAL;
+
+-- A tenant's ledger, newest first, and that of one code.
+CREATE INDEX warnings_by_time ON warnings (tenant, raised_at DESC, thread_key DESC, version DESC, ordinal DESC);
+CREATE INDEX warnings_by_code ON warnings (tenant, code, raised_at DESC, thread_key DESC, version DESC, ordinal DESC);
 
 -- What is left of a thread that was erased: that it was, and how its log ended, under a key that is a hash. It keeps writes
 -- that come late from making the thread again. A thread has a row here or one in threads, never both.

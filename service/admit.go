@@ -94,7 +94,7 @@ func (s *Service) notAdmitted(ctx context.Context, l *live, w *writer, batch *th
 	}
 	if n := uint64(len(batch.GetEvents())); n > 0 {
 		if s.compare(ctx, l, w, batch, n) == nil {
-			progress := &threadsvcv1.Progress{NextOffset: batch.GetOffset() + n, Version: l.head.Version}
+			progress := &threadsvcv1.Progress{NextOffset: batch.GetOffset() + n, Version: l.head.Version, StateResyncDue: resyncMessage(l.thread)}
 			return &outcome{progress: progress}, nil
 		}
 	}

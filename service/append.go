@@ -194,7 +194,7 @@ func refusedOther(l *live, err error) *outcome { return &outcome{refused: err, c
 
 // refusedAt is the outcome of a batch of which nothing was taken.
 func refusedAt(l *live, err error) *outcome {
-	progress := &threadsvcv1.Progress{NextOffset: l.head.NextOffset, Version: l.head.Version}
+	progress := &threadsvcv1.Progress{NextOffset: l.head.NextOffset, Version: l.head.Version, StateResyncDue: resyncMessage(l.thread)}
 	return &outcome{progress: progress, refused: err, commit: l.busy()}
 }
 
@@ -224,6 +224,7 @@ func (s *Service) fold(ctx context.Context, l *live, events [][]byte, earlier *p
 	}
 	l.seal(p)
 	out.progress.NextOffset, out.progress.Version = l.head.NextOffset, l.head.Version
+	out.progress.StateResyncDue = resyncMessage(l.thread)
 	if out.refused != nil && p != earlier && p.bytes == 0 { // the batch brought nothing, not even a run
 		s.forget(l, p)
 		out.commit = l.inflight

@@ -88,6 +88,7 @@ func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsv
 		OpenInterrupts:              interrupts(thread),
 		StateTouchedByIncompleteRun: thread.TouchedByIncompleteRun(),
 		LogHash:                     hash[:],
+		StateResyncDue:              resyncMessage(thread),
 	}
 	first := &threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_Info{Info: info}}
 	if err := stream.Send(first); err != nil {

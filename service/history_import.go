@@ -104,7 +104,7 @@ func (s *Service) importThread(ctx context.Context, in *chunkReader) (store.Head
 	}
 	defer l.release()
 	defer s.cache.drop(l)
-	err = s.store.Import(ctx, head, func(to store.Importer) error {
+	err = s.store.Import(ctx, head, first.GetReplaceDeleted(), func(to store.Importer) error {
 		sink := archiveSink{cut: to.Cut, segment: to.Segment, run: to.Run, warning: to.Warning}
 		thread, err := judge(reader, &head, s.cfg.Limits, sink)
 		if err != nil {

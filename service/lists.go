@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"sort"
 	"time"
 
@@ -33,14 +32,13 @@ func (s *Service) listThreads(ctx context.Context, req *threadsvcv1.ListThreadsR
 		return nil, err
 	}
 	query := store.ThreadQuery{Tenant: req.GetTenant(), Limit: pageSize(req.GetPageSize(), 50, 500) + 1}
-	for name, value := range req.GetMetadata() {
-		if err := errors.Join(checkOptionalID("metadata", name), checkOptionalID("metadata", value)); err != nil {
-			return nil, errField("metadata", "names and values must be identifiers, as thread ids are")
-		}
-		query.Labels = append(query.Labels, labelOf(name, value))
+	if query.Labels, err = labelsToFind("metadata", req.GetMetadata()); err != nil {
+		return nil, err
 	}
 	if place != nil {
-		query.Before = time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()
+		if query.Before, err = placeTime(place); err != nil {
+			return nil, err
+		}
 		query.BeforeKey = store.Key(place[8:])
 	}
 	ctx, cancel := s.storeContext(ctx)
@@ -223,4 +221,13 @@ func readPlace(page pageRequest, size int) ([]byte, error) {
 		return nil, errField("page_token", "is not one of this list")
 	}
 	return place, nil
+}
+
+// placeTime reads the time that a place begins with. One that no timestamp can have is of no list.
+func placeTime(place []byte) (time.Time, error) {
+	at := time.UnixMicro(int64(binary.BigEndian.Uint64(place))).UTC()
+	if year := at.Year(); year < 1 || year > 9999 {
+		return at, errField("page_token", "is not one of this list")
+	}
+	return at, nil
 }

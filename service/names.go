@@ -120,6 +120,15 @@ func appendWarnings(dst []*threadsvcv1.Warning, warnings []agui.Warning, offset 
 	return dst
 }
 
+// resyncMessage says what a thread's state lacks, nil if nothing.
+func resyncMessage(t *agui.Thread) *threadsvcv1.StateResync {
+	due := t.StateResync()
+	if due == nil {
+		return nil
+	}
+	return &threadsvcv1.StateResync{SinceVersion: due.Since, LostEvents: due.Lost}
+}
+
 // timestamp translates a time; the zero time is absent.
 func timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {

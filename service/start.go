@@ -299,6 +299,7 @@ func startOf(thread *agui.Thread, repair bool) *started {
 		RepairedToolCalls:           input.Repaired,
 		InputSize:                   uint64(len(input.Text)),
 		StateTouchedByIncompleteRun: thread.TouchedByIncompleteRun(),
+		StateResyncDue:              resyncMessage(thread),
 	}}
 }
 

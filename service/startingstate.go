@@ -28,7 +28,7 @@ func (s *Service) setStartingState(ctx context.Context, l *live, req *threadsvcv
 			return err
 		}
 	}
-	input.State = thread.State(nil)
+	input.State, input.StateLacks = thread.State(nil), thread.StateResync().Text()
 	return nil
 }
 

@@ -115,6 +115,7 @@ func (s *Service) GetThread(ctx context.Context, req *threadsvcv1.GetThreadReque
 	msg.PendingToolCalls = thread.PendingToolCalls()
 	msg.MessageCount = int64(thread.MessageCount())
 	msg.ContextSize = int64(thread.Size())
+	msg.StateResyncDue = resyncMessage(thread)
 	addPast(msg, thread)
 	return &threadsvcv1.GetThreadResponse{Thread: msg}, nil
 }

@@ -17,3 +17,9 @@ var (
 	Pack      = pack
 	PackFold  = packFold
 )
+
+// LedgerStatement and SummaryStatement are the statements of the ledger with their arguments.
+var (
+	LedgerStatement  = ledgerStatement
+	SummaryStatement = summaryStatement
+)

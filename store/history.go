@@ -33,7 +33,7 @@ type History interface {
 	// Import makes a thread of what feed gives, with the versions, hashes and times that it says: all of it, or nothing if
 	// feed returns an error. The head's labels are kept, its lease begins anew. Runs that are over count as merged. The
 	// error is ErrConflict if the thread exists, ErrInvalid if what it is given contradicts itself, or feed's.
-	Import(ctx context.Context, head Head, feed func(Importer) error) error
+	Import(ctx context.Context, head Head, replaceDeleted bool, feed func(Importer) error) error
 
 	// Names lists the threads of all tenants in the order of their keys: those after a key, at most limit.
 	Names(ctx context.Context, after Key, limit int) ([]Name, error)

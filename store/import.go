@@ -30,11 +30,11 @@ VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14,
 
 const sqlImportWarning = `
 INSERT INTO warnings (thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed, removed_size,
-                      raised_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+                      raised_at, tenant)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 
 // Import implements Store. Everything is written in one transaction, which lasts as long as feed does.
-func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) error) error {
+func (p *Postgres) Import(ctx context.Context, head Head, replaceDeleted bool, feed func(Importer) error) error {
 	var feedErr error
 	err := p.inTransaction(ctx, sqlBeginLong, func(tx pgx.Tx) error {
 		var exists bool
@@ -42,10 +42,14 @@ func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) er
 		if err != nil || exists {
 			return errors.Join(err, conflictIf(exists))
 		}
-		if err := refuseDeleted(ctx, tx, head.Key); err != nil {
+		judge := refuseDeleted
+		if replaceDeleted {
+			judge = unbury
+		}
+		if err := judge(ctx, tx, head.Key); err != nil {
 			return err
 		}
-		i := &importer{ctx: ctx, tx: tx, key: head.Key, batch: &pgx.Batch{}}
+		i := &importer{ctx: ctx, tx: tx, key: head.Key, tenant: head.Tenant, batch: &pgx.Batch{}}
 		if feedErr = feed(i); feedErr != nil {
 			return feedErr
 		}
@@ -60,7 +64,7 @@ func (p *Postgres) Import(ctx context.Context, head Head, feed func(Importer) er
 		if err := i.send(); err != nil {
 			return err
 		}
-		return refuseDeleted(ctx, tx, head.Key) // by an erasure that came meanwhile
+		return judge(ctx, tx, head.Key) // by an erasure that came meanwhile
 	})
 	if feedErr != nil && errors.Is(err, feedErr) {
 		return feedErr
@@ -95,6 +99,7 @@ type importer struct {
 	ctx    context.Context
 	tx     pgx.Tx
 	key    Key
+	tenant string
 	batch  *pgx.Batch
 	queued int // bytes
 
@@ -180,7 +185,7 @@ func (i *importer) Warning(w *Warning) error {
 	i.flush()
 	codec, removed := pack(CutRemoved(w.Removed))
 	i.batch.Queue(sqlImportWarning, uuid(i.key), bigint(w.Version), w.Ordinal, w.RunID, bigint(w.Offset), string(w.Code),
-		[]byte(w.Path), []byte(w.Detail), w.Fatal, codec, removed, w.RemovedBytes, w.RaisedAt)
+		[]byte(w.Path), []byte(w.Detail), w.Fatal, codec, removed, w.RemovedBytes, w.RaisedAt, i.tenant)
 	return i.queue(len(removed))
 }
 

@@ -73,6 +73,13 @@ type Store interface {
 	// Warnings lists a thread's warnings in the order they were raised: those after the given place, at most limit.
 	Warnings(ctx context.Context, key Key, after WarningPlace, limit int) ([]Warning, error)
 
+	// TenantWarnings lists the warnings of a tenant's threads, newest first. It looks at a bounded stretch of the ledger, and
+	// says where that ended if it was not the end.
+	TenantWarnings(ctx context.Context, query WarningQuery) (WarningPage, error)
+
+	// SummarizeWarnings counts the warnings that a query selects, by code and by the value of one label.
+	SummarizeWarnings(ctx context.Context, query WarningQuery, label string) (WarningSummary, error)
+
 	// Log reads segments of a thread's log in order: those with entries at or after version from, until the size of
 	// their entries exceeds maxBytes. At least one segment is returned if there is one. The error is a *PrunedError if
 	// entries are missing because they were pruned.

@@ -89,6 +89,14 @@ func queueTombstones(batch *pgx.Batch, creates []*Commit, deleted map[Key]time.T
 	})
 }
 
+const sqlUnbury = `DELETE FROM tombstones WHERE thread_key = $1`
+
+// unbury removes the tombstone of a thread that is made again by explicit wish.
+func unbury(ctx context.Context, tx pgx.Tx, key Key) error {
+	_, err := tx.Exec(ctx, sqlUnbury, uuid(key))
+	return err
+}
+
 const sqlTombstone = `SELECT deleted_at FROM tombstones WHERE thread_key = $1`
 
 // refuseDeleted returns a DeletedError if the thread was erased.

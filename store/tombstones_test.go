@@ -68,7 +68,7 @@ func TestImportDuringAnErasure(t *testing.T) {
 	url := storetest.Database(t)
 	db, admin := open(t, store.Options{URL: url}), connect(t, url)
 	key := store.KeyOf("acme", "old")
-	err := db.Import(t.Context(), store.Head{Key: key, Tenant: "acme", ThreadID: "old", Version: 1}, func(to store.Importer) error {
+	err := db.Import(t.Context(), store.Head{Key: key, Tenant: "acme", ThreadID: "old", Version: 1}, false, func(to store.Importer) error {
 		commit(t, db, base())
 		if _, err := db.Delete(t.Context(), key); err != nil {
 			return err

@@ -10,11 +10,13 @@ import (
 
 const sqlInsertWarnings = `
 INSERT INTO warnings (thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed,
-                      removed_size)
-SELECT thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed, removed_size
+                      removed_size, tenant)
+SELECT thread_key, w.version, w.ordinal, w.run_id, w."offset", w.code, w.path, w.detail, w.fatal, w.codec, w.removed,
+       w.removed_size, t.tenant
 FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[],
             $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[])
-    AS w (thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed, removed_size)`
+    AS w (thread_key, version, ordinal, run_id, "offset", code, path, detail, fatal, codec, removed, removed_size)
+    JOIN threads t USING (thread_key)`
 
 func queueWarnings(batch *pgx.Batch, commits []*Commit) {
 	rows := rowsOf(commits, func(c *Commit) []Warning { return c.Warnings })

@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newMigrate(), newVerify(), newThread(), newDemo(), bench.Command(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newVerify(), newThread(), newWarnings(), newDemo(), bench.Command(), newVersion())
 	wrapArgs(root)
 	return root
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -39,16 +40,20 @@ func newThread() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	f := c.PersistentFlags()
-	f.SortFlags = false
-	f.StringVar(&flags.server, "server", "127.0.0.1:8980", "`address` of the server, host:port")
-	f.StringVar(&flags.tenant, "tenant", "", "`tenant` of the thread (default empty)")
-	f.BoolVar(&flags.json, "json", false, "write JSON for programs (default false)")
-	f.DurationVar(&flags.timeout, "timeout", callTimeout, "`time` the command may take, 0 for any; export, import and log --follow take any by default")
+	flags.register(c.PersistentFlags())
 	c.AddCommand(newThreadList(flags), newThreadShow(flags), newThreadLog(flags), newThreadDiff(flags), newThreadBlame(flags),
 		newThreadChanges(flags), newThreadContext(flags), newThreadExport(flags), newThreadImport(flags), newThreadFork(flags),
 		newThreadRewind(flags), newThreadDelete(flags))
 	return c
+}
+
+// register adds the flags to a command's.
+func (f *threadFlags) register(set *pflag.FlagSet) {
+	set.SortFlags = false
+	set.StringVar(&f.server, "server", "127.0.0.1:8980", "`address` of the server, host:port")
+	set.StringVar(&f.tenant, "tenant", "", "`tenant` of the thread (default empty)")
+	set.BoolVar(&f.json, "json", false, "write JSON for programs (default false)")
+	set.DurationVar(&f.timeout, "timeout", callTimeout, "`time` the command may take, 0 for any; export, import and log --follow take any by default")
 }
 
 // threadCall is one execution of a command about threads.

@@ -57,6 +57,9 @@ func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, run
 		view.LastRuns = append(view.LastRuns, viewRun(r))
 		view.Warnings += r.GetWarningCount()
 	}
+	if due := t.GetStateResyncDue(); due != nil {
+		view.ResyncDue = &resyncView{due.GetSinceVersion(), due.GetLostEvents()}
+	}
 	for _, u := range t.GetUndone() {
 		view.Undone = append(view.Undone, [2]uint64{u.GetFirstVersion(), u.GetLastVersion()})
 	}
@@ -92,6 +95,9 @@ func (s *screen) thread(t *showView) {
 	}
 	if o := t.Origin; o != nil {
 		s.field("forked", plain("from %s at version %d", o.Thread, o.Version))
+	}
+	if due := t.ResyncDue; due != nil {
+		s.field("snapshot", styled(yellow, "is due: the state lacks %s, lost since version %d", count(int(due.Lost), "change"), due.Since))
 	}
 	for _, u := range t.Undone {
 		s.field("undone", plain("versions %d-%d, by a rewind", u[0], u[1]))

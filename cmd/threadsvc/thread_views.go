@@ -38,8 +38,15 @@ type showView struct {
 	OpenInterrupts   []json.RawMessage `json:"open_interrupts"`
 	LastRuns         []runView         `json:"last_runs"`
 	Warnings         int64             `json:"warnings_of_last_runs"`
+	ResyncDue        *resyncView       `json:"state_resync_due,omitempty"`
 	Undone           [][2]uint64       `json:"undone"`
 	Origin           *originView       `json:"origin,omitempty"`
+}
+
+// resyncView says what the state lacks.
+type resyncView struct {
+	Since uint64 `json:"since_version"`
+	Lost  int64  `json:"lost_events"`
 }
 
 // originView is where a thread was forked from.

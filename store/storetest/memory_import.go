@@ -9,8 +9,8 @@ import (
 )
 
 // Import implements store.Store.
-func (m *Memory) Import(_ context.Context, head store.Head, feed func(store.Importer) error) error {
-	if err := m.conflict(head.Key); err != nil {
+func (m *Memory) Import(_ context.Context, head store.Head, replaceDeleted bool, feed func(store.Importer) error) error {
+	if err := m.conflict(head.Key, replaceDeleted); err != nil {
 		return err
 	}
 	t := &thread{head: head}
@@ -20,28 +20,29 @@ func (m *Memory) Import(_ context.Context, head store.Head, feed func(store.Impo
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.refuse(head.Key); err != nil {
+	if err := m.refuse(head.Key, replaceDeleted); err != nil {
 		return err
 	}
 	if head.ActiveRun != "" {
 		t.head.LeaseExpiresAt = m.now().Add(head.LeaseTTL)
 	}
 	m.threads[head.Key] = t
+	delete(m.deleted, head.Key)
 	return nil
 }
 
-func (m *Memory) conflict(key store.Key) error {
+func (m *Memory) conflict(key store.Key, replaceDeleted bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.refuse(key)
+	return m.refuse(key, replaceDeleted)
 }
 
 // refuse says why a thread cannot be imported. The lock must be held.
-func (m *Memory) refuse(key store.Key) error {
+func (m *Memory) refuse(key store.Key, replaceDeleted bool) error {
 	if m.threads[key] != nil {
 		return store.ErrConflict
 	}
-	if at, ok := m.deleted[key]; ok {
+	if at, ok := m.deleted[key]; ok && !replaceDeleted {
 		return &store.DeletedError{DeletedAt: at}
 	}
 	return nil

@@ -53,7 +53,7 @@ func testTombstone(t *testing.T, s store.Store) {
 	if results[1].Err != nil {
 		t.Errorf("another thread of the group: %v", results[1].Err)
 	}
-	wantDeleted(s.Import(t.Context(), store.Head{Key: w.key, Tenant: "acme", ThreadID: "t"}, func(store.Importer) error { return nil }))
+	wantDeleted(s.Import(t.Context(), store.Head{Key: w.key, Tenant: "acme", ThreadID: "t"}, false, func(store.Importer) error { return nil }))
 	if _, err := s.Head(t.Context(), w.key); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the head of a thread that was refused: %v", err)
 	}

@@ -194,16 +194,16 @@ func testImport(t *testing.T, s store.Store) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := s.Import(t.Context(), head, feed(broken)); !errors.Is(err, broken) {
+	if err := s.Import(t.Context(), head, false, feed(broken)); !errors.Is(err, broken) {
 		t.Errorf("an import that failed: %v", err)
 	}
 	if _, err := s.Head(t.Context(), w.key); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after an import that failed: %v", err)
 	}
-	if err := s.Import(t.Context(), head, feed(nil)); err != nil {
+	if err := s.Import(t.Context(), head, false, feed(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Import(t.Context(), head, feed(nil)); !errors.Is(err, store.ErrConflict) {
+	if err := s.Import(t.Context(), head, false, feed(nil)); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("imported twice: %v", err)
 	}
 	wantImported(t, s, w, &head)

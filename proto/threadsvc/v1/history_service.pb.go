@@ -1730,9 +1730,11 @@ type ImportThreadRequest struct {
 	// it; the tenant may be another one.
 	Thread *ThreadName `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
 	// The next piece of the file. A message that comes later than 60 seconds after the one before ends the call.
-	Chunk         []byte `protobuf:"bytes,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	// In the first message: make the thread also if one of this id was deleted, as CreateThread's replace_deleted does.
+	ReplaceDeleted bool `protobuf:"varint,3,opt,name=replace_deleted,json=replaceDeleted,proto3" json:"replace_deleted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ImportThreadRequest) Reset() {
@@ -1777,6 +1779,13 @@ func (x *ImportThreadRequest) GetChunk() []byte {
 		return x.Chunk
 	}
 	return nil
+}
+
+func (x *ImportThreadRequest) GetReplaceDeleted() bool {
+	if x != nil {
+		return x.ReplaceDeleted
+	}
+	return false
 }
 
 // ImportThreadResponse is the answer of ImportThread.
@@ -2186,10 +2195,11 @@ const file_threadsvc_v1_history_service_proto_rawDesc = "" +
 	"\x13ExportThreadRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\",\n" +
 	"\x14ExportThreadResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"]\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\x86\x01\n" +
 	"\x13ImportThreadRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x14\n" +
-	"\x05chunk\x18\x02 \x01(\fR\x05chunk\"D\n" +
+	"\x05chunk\x18\x02 \x01(\fR\x05chunk\x12'\n" +
+	"\x0freplace_deleted\x18\x03 \x01(\bR\x0ereplaceDeleted\"D\n" +
 	"\x14ImportThreadResponse\x12,\n" +
 	"\x06thread\x18\x01 \x01(\v2\x14.threadsvc.v1.ThreadR\x06thread\"\xb2\x01\n" +
 	"\x13RewindThreadRequest\x120\n" +

@@ -113,9 +113,11 @@ type Thread struct {
 	// Where the thread was forked from; absent if it was not.
 	Origin *ThreadOrigin `protobuf:"bytes,16,opt,name=origin,proto3" json:"origin,omitempty"`
 	// The first version that can be read as a moment; the log goes on after it. 0 unless the thread was pruned.
-	FirstVersion  uint64 `protobuf:"varint,17,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FirstVersion uint64 `protobuf:"varint,17,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"`
+	// Set while the state lacks what its producer sent: a STATE_SNAPSHOT is due.
+	StateResyncDue *StateResync `protobuf:"bytes,18,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Thread) Reset() {
@@ -267,6 +269,70 @@ func (x *Thread) GetFirstVersion() uint64 {
 	return 0
 }
 
+func (x *Thread) GetStateResyncDue() *StateResync {
+	if x != nil {
+		return x.StateResyncDue
+	}
+	return nil
+}
+
+// StateResync says what the state lacks: STATE_DELTAs that did not apply, or would have exceeded the limits, since the state
+// was last set as a whole. A STATE_SNAPSHOT ends it, and so does a run that brings a whole state. It goes with the state: a
+// moment of the past has its own, and a rewind, a fork, or a run that starts from an earlier state takes up that one's.
+type StateResync struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the first event that was lost; in a fork that has lost none since, the first version.
+	SinceVersion uint64 `protobuf:"varint,1,opt,name=since_version,json=sinceVersion,proto3" json:"since_version,omitempty"`
+	// How many were lost.
+	LostEvents    int64 `protobuf:"varint,2,opt,name=lost_events,json=lostEvents,proto3" json:"lost_events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateResync) Reset() {
+	*x = StateResync{}
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateResync) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateResync) ProtoMessage() {}
+
+func (x *StateResync) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateResync.ProtoReflect.Descriptor instead.
+func (*StateResync) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StateResync) GetSinceVersion() uint64 {
+	if x != nil {
+		return x.SinceVersion
+	}
+	return 0
+}
+
+func (x *StateResync) GetLostEvents() int64 {
+	if x != nil {
+		return x.LostEvents
+	}
+	return 0
+}
+
 // UndoneRange is a range of versions that a rewind has undone. They stay in the log, unless they are pruned.
 type UndoneRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -280,7 +346,7 @@ type UndoneRange struct {
 
 func (x *UndoneRange) Reset() {
 	*x = UndoneRange{}
-	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +358,7 @@ func (x *UndoneRange) String() string {
 func (*UndoneRange) ProtoMessage() {}
 
 func (x *UndoneRange) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_proto_msgTypes[2]
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +371,7 @@ func (x *UndoneRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoneRange.ProtoReflect.Descriptor instead.
 func (*UndoneRange) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{2}
+	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UndoneRange) GetFirstVersion() uint64 {
@@ -337,7 +403,7 @@ type ThreadOrigin struct {
 
 func (x *ThreadOrigin) Reset() {
 	*x = ThreadOrigin{}
-	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +415,7 @@ func (x *ThreadOrigin) String() string {
 func (*ThreadOrigin) ProtoMessage() {}
 
 func (x *ThreadOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_proto_msgTypes[3]
+	mi := &file_threadsvc_v1_thread_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +428,7 @@ func (x *ThreadOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadOrigin.ProtoReflect.Descriptor instead.
 func (*ThreadOrigin) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{3}
+	return file_threadsvc_v1_thread_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ThreadOrigin) GetThreadId() string {
@@ -394,7 +460,7 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\n" +
 	"ThreadName\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
-	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xe6\x05\n" +
+	"\tthread_id\x18\x02 \x01(\tR\bthreadId\"\xab\x06\n" +
 	"\x06Thread\x12,\n" +
 	"\x04name\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
@@ -414,7 +480,12 @@ const file_threadsvc_v1_thread_proto_rawDesc = "" +
 	"\fcontext_size\x18\x0e \x01(\x03R\vcontextSize\x121\n" +
 	"\x06undone\x18\x0f \x03(\v2\x19.threadsvc.v1.UndoneRangeR\x06undone\x122\n" +
 	"\x06origin\x18\x10 \x01(\v2\x1a.threadsvc.v1.ThreadOriginR\x06origin\x12#\n" +
-	"\rfirst_version\x18\x11 \x01(\x04R\ffirstVersion\"U\n" +
+	"\rfirst_version\x18\x11 \x01(\x04R\ffirstVersion\x12C\n" +
+	"\x10state_resync_due\x18\x12 \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"S\n" +
+	"\vStateResync\x12#\n" +
+	"\rsince_version\x18\x01 \x01(\x04R\fsinceVersion\x12\x1f\n" +
+	"\vlost_events\x18\x02 \x01(\x03R\n" +
+	"lostEvents\"U\n" +
 	"\vUndoneRange\x12#\n" +
 	"\rfirst_version\x18\x01 \x01(\x04R\ffirstVersion\x12!\n" +
 	"\flast_version\x18\x02 \x01(\x04R\vlastVersion\"`\n" +
@@ -435,28 +506,30 @@ func file_threadsvc_v1_thread_proto_rawDescGZIP() []byte {
 	return file_threadsvc_v1_thread_proto_rawDescData
 }
 
-var file_threadsvc_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_threadsvc_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_threadsvc_v1_thread_proto_goTypes = []any{
 	(*ThreadName)(nil),            // 0: threadsvc.v1.ThreadName
 	(*Thread)(nil),                // 1: threadsvc.v1.Thread
-	(*UndoneRange)(nil),           // 2: threadsvc.v1.UndoneRange
-	(*ThreadOrigin)(nil),          // 3: threadsvc.v1.ThreadOrigin
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*Run)(nil),                   // 5: threadsvc.v1.Run
+	(*StateResync)(nil),           // 2: threadsvc.v1.StateResync
+	(*UndoneRange)(nil),           // 3: threadsvc.v1.UndoneRange
+	(*ThreadOrigin)(nil),          // 4: threadsvc.v1.ThreadOrigin
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Run)(nil),                   // 6: threadsvc.v1.Run
 }
 var file_threadsvc_v1_thread_proto_depIdxs = []int32{
 	0, // 0: threadsvc.v1.Thread.name:type_name -> threadsvc.v1.ThreadName
-	4, // 1: threadsvc.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
-	4, // 2: threadsvc.v1.Thread.last_run_time:type_name -> google.protobuf.Timestamp
-	4, // 3: threadsvc.v1.Thread.lease_expire_time:type_name -> google.protobuf.Timestamp
-	5, // 4: threadsvc.v1.Thread.last_run:type_name -> threadsvc.v1.Run
-	2, // 5: threadsvc.v1.Thread.undone:type_name -> threadsvc.v1.UndoneRange
-	3, // 6: threadsvc.v1.Thread.origin:type_name -> threadsvc.v1.ThreadOrigin
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	5, // 1: threadsvc.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
+	5, // 2: threadsvc.v1.Thread.last_run_time:type_name -> google.protobuf.Timestamp
+	5, // 3: threadsvc.v1.Thread.lease_expire_time:type_name -> google.protobuf.Timestamp
+	6, // 4: threadsvc.v1.Thread.last_run:type_name -> threadsvc.v1.Run
+	3, // 5: threadsvc.v1.Thread.undone:type_name -> threadsvc.v1.UndoneRange
+	4, // 6: threadsvc.v1.Thread.origin:type_name -> threadsvc.v1.ThreadOrigin
+	2, // 7: threadsvc.v1.Thread.state_resync_due:type_name -> threadsvc.v1.StateResync
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_proto_init() }
@@ -471,7 +544,7 @@ func file_threadsvc_v1_thread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_proto_rawDesc), len(file_threadsvc_v1_thread_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

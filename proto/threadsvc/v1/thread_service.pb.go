@@ -523,8 +523,10 @@ type RunStart struct {
 	StateTouchedByIncompleteRun bool `protobuf:"varint,7,opt,name=state_touched_by_incomplete_run,json=stateTouchedByIncompleteRun,proto3" json:"state_touched_by_incomplete_run,omitempty"`
 	// True if this run had been started before by the same request.
 	RepeatedRequest bool `protobuf:"varint,8,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Set if the state lacks what earlier producers sent: the run should begin with a STATE_SNAPSHOT.
+	StateResyncDue *StateResync `protobuf:"bytes,9,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunStart) Reset() {
@@ -611,6 +613,13 @@ func (x *RunStart) GetRepeatedRequest() bool {
 		return x.RepeatedRequest
 	}
 	return false
+}
+
+func (x *RunStart) GetStateResyncDue() *StateResync {
+	if x != nil {
+		return x.StateResyncDue
+	}
+	return nil
 }
 
 // Lease is a run's right to append.
@@ -796,9 +805,11 @@ type Progress struct {
 	// The thread's version.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// What was dropped, stripped, translated or not applied in this batch; the first 1,000, ListWarnings has them all.
-	Warnings      []*Warning `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Warnings []*Warning `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Set while the state lacks what was sent: a STATE_SNAPSHOT is due.
+	StateResyncDue *StateResync `protobuf:"bytes,4,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
@@ -848,6 +859,13 @@ func (x *Progress) GetVersion() uint64 {
 func (x *Progress) GetWarnings() []*Warning {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Progress) GetStateResyncDue() *StateResync {
+	if x != nil {
+		return x.StateResyncDue
 	}
 	return nil
 }
@@ -1505,9 +1523,11 @@ type ContextInfo struct {
 	// True if the state was last touched by a run that never got an ordinary end.
 	StateTouchedByIncompleteRun bool `protobuf:"varint,5,opt,name=state_touched_by_incomplete_run,json=stateTouchedByIncompleteRun,proto3" json:"state_touched_by_incomplete_run,omitempty"`
 	// The hash of the log up to the version.
-	LogHash       []byte `protobuf:"bytes,6,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LogHash []byte `protobuf:"bytes,6,opt,name=log_hash,json=logHash,proto3" json:"log_hash,omitempty"`
+	// Set if the state lacked what its producer had sent.
+	StateResyncDue *StateResync `protobuf:"bytes,7,opt,name=state_resync_due,json=stateResyncDue,proto3" json:"state_resync_due,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ContextInfo) Reset() {
@@ -1578,6 +1598,13 @@ func (x *ContextInfo) GetStateTouchedByIncompleteRun() bool {
 func (x *ContextInfo) GetLogHash() []byte {
 	if x != nil {
 		return x.LogHash
+	}
+	return nil
+}
+
+func (x *ContextInfo) GetStateResyncDue() *StateResync {
+	if x != nil {
+		return x.StateResyncDue
 	}
 	return nil
 }
@@ -2545,6 +2572,482 @@ func (x *ListWarningsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// WarningFilter selects warnings of a tenant's threads.
+type WarningFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this code; empty: all. At most 64 bytes.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Only those of threads whose metadata have these top-level string members, as ListThreads has it.
+	Metadata map[string]string `protobuf:"bytes,2,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only those recorded at or after this time.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Only those recorded before this time.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarningFilter) Reset() {
+	*x = WarningFilter{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarningFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarningFilter) ProtoMessage() {}
+
+func (x *WarningFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarningFilter.ProtoReflect.Descriptor instead.
+func (*WarningFilter) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *WarningFilter) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *WarningFilter) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *WarningFilter) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *WarningFilter) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+// ListTenantWarningsRequest is the request of ListTenantWarnings.
+type ListTenantWarningsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Which warnings; absent: all.
+	Filter *WarningFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// At most this many, never negative; 0 means 100, more than 1,000 means 1,000.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before. The rest of the request must be the same.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTenantWarningsRequest) Reset() {
+	*x = ListTenantWarningsRequest{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTenantWarningsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTenantWarningsRequest) ProtoMessage() {}
+
+func (x *ListTenantWarningsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTenantWarningsRequest.ProtoReflect.Descriptor instead.
+func (*ListTenantWarningsRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ListTenantWarningsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListTenantWarningsRequest) GetFilter() *WarningFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListTenantWarningsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTenantWarningsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTenantWarningsResponse is the answer of ListTenantWarnings.
+type ListTenantWarningsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The warnings, newest first.
+	Warnings []*ThreadWarning `protobuf:"bytes,1,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Names the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTenantWarningsResponse) Reset() {
+	*x = ListTenantWarningsResponse{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTenantWarningsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTenantWarningsResponse) ProtoMessage() {}
+
+func (x *ListTenantWarningsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTenantWarningsResponse.ProtoReflect.Descriptor instead.
+func (*ListTenantWarningsResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListTenantWarningsResponse) GetWarnings() []*ThreadWarning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ListTenantWarningsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ThreadWarning is a warning and the thread it is of.
+type ThreadWarning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// The warning.
+	Warning       *Warning `protobuf:"bytes,2,opt,name=warning,proto3" json:"warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadWarning) Reset() {
+	*x = ThreadWarning{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadWarning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadWarning) ProtoMessage() {}
+
+func (x *ThreadWarning) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadWarning.ProtoReflect.Descriptor instead.
+func (*ThreadWarning) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ThreadWarning) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadWarning) GetWarning() *Warning {
+	if x != nil {
+		return x.Warning
+	}
+	return nil
+}
+
+// SummarizeWarningsRequest is the request of SummarizeWarnings.
+type SummarizeWarningsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Which warnings; without a start_time those of the 7 days before end_time, which is now if absent.
+	Filter *WarningFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The top-level string member of the threads' metadata that is told apart, such as "agent"; empty: none.
+	GroupBy       string `protobuf:"bytes,3,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeWarningsRequest) Reset() {
+	*x = SummarizeWarningsRequest{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeWarningsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeWarningsRequest) ProtoMessage() {}
+
+func (x *SummarizeWarningsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeWarningsRequest.ProtoReflect.Descriptor instead.
+func (*SummarizeWarningsRequest) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SummarizeWarningsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SummarizeWarningsRequest) GetFilter() *WarningFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *SummarizeWarningsRequest) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
+}
+
+// SummarizeWarningsResponse is the answer of SummarizeWarnings.
+type SummarizeWarningsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The groups, the largest first; at most 1,000.
+	Groups []*WarningGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// True if there are more groups.
+	MoreGroups bool `protobuf:"varint,2,opt,name=more_groups,json=moreGroups,proto3" json:"more_groups,omitempty"`
+	// Set if there are 100,000 warnings or more in the range, before the filter by metadata: only so many were counted, the
+	// newest, back to this time.
+	CountedSince  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=counted_since,json=countedSince,proto3" json:"counted_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeWarningsResponse) Reset() {
+	*x = SummarizeWarningsResponse{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeWarningsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeWarningsResponse) ProtoMessage() {}
+
+func (x *SummarizeWarningsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeWarningsResponse.ProtoReflect.Descriptor instead.
+func (*SummarizeWarningsResponse) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *SummarizeWarningsResponse) GetGroups() []*WarningGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *SummarizeWarningsResponse) GetMoreGroups() bool {
+	if x != nil {
+		return x.MoreGroups
+	}
+	return false
+}
+
+func (x *SummarizeWarningsResponse) GetCountedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CountedSince
+	}
+	return nil
+}
+
+// WarningGroup is what warnings of one code amount to, on threads with one value of the member.
+type WarningGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The code.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The member's value; empty if the threads have none, or one too long to search for.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// How many warnings there are.
+	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// On how many threads.
+	Threads int64 `protobuf:"varint,4,opt,name=threads,proto3" json:"threads,omitempty"`
+	// When the first one was recorded.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	// When the last one was recorded.
+	LastTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarningGroup) Reset() {
+	*x = WarningGroup{}
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarningGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarningGroup) ProtoMessage() {}
+
+func (x *WarningGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarningGroup.ProtoReflect.Descriptor instead.
+func (*WarningGroup) Descriptor() ([]byte, []int) {
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *WarningGroup) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *WarningGroup) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *WarningGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *WarningGroup) GetThreads() int64 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *WarningGroup) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *WarningGroup) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
 // ReadLogRequest is the request of ReadLog.
 type ReadLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2562,7 +3065,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +3077,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[34]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +3090,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{34}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadLogRequest) GetThread() *ThreadName {
@@ -2628,7 +3131,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +3143,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[35]
+	mi := &file_threadsvc_v1_thread_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +3156,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{35}
+	return file_threadsvc_v1_thread_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadLogResponse) GetEntries() []*LogEntry {
@@ -2706,7 +3209,7 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x05start\x18\x01 \x01(\v2\x16.threadsvc.v1.RunStartH\x00R\x05start\x12!\n" +
 	"\vinput_chunk\x18\x02 \x01(\fH\x00R\n" +
 	"inputChunkB\x06\n" +
-	"\x04part\"\xf0\x02\n" +
+	"\x04part\"\xb5\x03\n" +
 	"\bRunStart\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
 	"\x05lease\x18\x02 \x01(\v2\x13.threadsvc.v1.LeaseR\x05lease\x12,\n" +
@@ -2716,7 +3219,8 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
 	"input_size\x18\x06 \x01(\x04R\tinputSize\x12D\n" +
 	"\x1fstate_touched_by_incomplete_run\x18\a \x01(\bR\x1bstateTouchedByIncompleteRun\x12)\n" +
-	"\x10repeated_request\x18\b \x01(\bR\x0frepeatedRequest\"g\n" +
+	"\x10repeated_request\x18\b \x01(\bR\x0frepeatedRequest\x12C\n" +
+	"\x10state_resync_due\x18\t \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"g\n" +
 	"\x05Lease\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x04R\ffencingToken\x129\n" +
 	"\n" +
@@ -2728,12 +3232,13 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
 	"EventBatch\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x16\n" +
-	"\x06events\x18\x02 \x03(\fR\x06events\"x\n" +
+	"\x06events\x18\x02 \x03(\fR\x06events\"\xbd\x01\n" +
 	"\bProgress\x12\x1f\n" +
 	"\vnext_offset\x18\x01 \x01(\x04R\n" +
 	"nextOffset\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x121\n" +
-	"\bwarnings\x18\x03 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\"\xa8\x01\n" +
+	"\bwarnings\x18\x03 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\x12C\n" +
+	"\x10state_resync_due\x18\x04 \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"\xa8\x01\n" +
 	"\x13AppendEventsRequest\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.threadsvc.v1.RunHandleR\x03run\x12.\n" +
 	"\x05batch\x18\x02 \x01(\v2\x18.threadsvc.v1.EventBatchR\x05batch\x126\n" +
@@ -2773,7 +3278,7 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x04info\x18\x01 \x01(\v2\x19.threadsvc.v1.ContextInfoH\x00R\x04info\x12!\n" +
 	"\vinput_chunk\x18\x02 \x01(\fH\x00R\n" +
 	"inputChunkB\x06\n" +
-	"\x04part\"\xfe\x01\n" +
+	"\x04part\"\xc3\x02\n" +
 	"\vContextInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1d\n" +
 	"\n" +
@@ -2781,7 +3286,8 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\x12pending_tool_calls\x18\x03 \x03(\tR\x10pendingToolCalls\x12'\n" +
 	"\x0fopen_interrupts\x18\x04 \x03(\fR\x0eopenInterrupts\x12D\n" +
 	"\x1fstate_touched_by_incomplete_run\x18\x05 \x01(\bR\x1bstateTouchedByIncompleteRun\x12\x19\n" +
-	"\blog_hash\x18\x06 \x01(\fR\alogHash\"\xbe\x01\n" +
+	"\blog_hash\x18\x06 \x01(\fR\alogHash\x12C\n" +
+	"\x10state_resync_due\x18\a \x01(\v2\x19.threadsvc.v1.StateResyncR\x0estateResyncDue\"\xbe\x01\n" +
 	"\x13CreateThreadRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12\x1a\n" +
 	"\bmetadata\x18\x02 \x01(\fR\bmetadata\x12\x14\n" +
@@ -2850,7 +3356,45 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"q\n" +
 	"\x14ListWarningsResponse\x121\n" +
 	"\bwarnings\x18\x01 \x03(\v2\x15.threadsvc.v1.WarningR\bwarnings\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"}\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x99\x02\n" +
+	"\rWarningFilter\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12E\n" +
+	"\bmetadata\x18\x02 \x03(\v2).threadsvc.v1.WarningFilter.MetadataEntryR\bmetadata\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x19ListTenantWarningsRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x123\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1b.threadsvc.v1.WarningFilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"}\n" +
+	"\x1aListTenantWarningsResponse\x127\n" +
+	"\bwarnings\x18\x01 \x03(\v2\x1b.threadsvc.v1.ThreadWarningR\bwarnings\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"]\n" +
+	"\rThreadWarning\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12/\n" +
+	"\awarning\x18\x02 \x01(\v2\x15.threadsvc.v1.WarningR\awarning\"\x82\x01\n" +
+	"\x18SummarizeWarningsRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x123\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1b.threadsvc.v1.WarningFilterR\x06filter\x12\x19\n" +
+	"\bgroup_by\x18\x03 \x01(\tR\agroupBy\"\xb1\x01\n" +
+	"\x19SummarizeWarningsResponse\x122\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1a.threadsvc.v1.WarningGroupR\x06groups\x12\x1f\n" +
+	"\vmore_groups\x18\x02 \x01(\bR\n" +
+	"moreGroups\x12?\n" +
+	"\rcounted_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fcountedSince\"\xdc\x01\n" +
+	"\fWarningGroup\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x18\n" +
+	"\athreads\x18\x04 \x01(\x03R\athreads\x129\n" +
+	"\n" +
+	"first_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"}\n" +
 	"\x0eReadLogRequest\x120\n" +
 	"\x06thread\x18\x01 \x01(\v2\x18.threadsvc.v1.ThreadNameR\x06thread\x12!\n" +
 	"\ffrom_version\x18\x02 \x01(\x04R\vfromVersion\x12\x16\n" +
@@ -2874,7 +3418,7 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\rStartingState\x12\x1e\n" +
 	"\x1aSTARTING_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16STARTING_STATE_CURRENT\x10\x01\x12!\n" +
-	"\x1dSTARTING_STATE_LAST_COMPLETED\x10\x022\xe1\t\n" +
+	"\x1dSTARTING_STATE_LAST_COMPLETED\x10\x022\xb0\v\n" +
 	"\rThreadService\x12K\n" +
 	"\bStartRun\x12\x1d.threadsvc.v1.StartRunRequest\x1a\x1e.threadsvc.v1.StartRunResponse0\x01\x12Y\n" +
 	"\fAppendEvents\x12!.threadsvc.v1.AppendEventsRequest\x1a\".threadsvc.v1.AppendEventsResponse(\x010\x01\x12R\n" +
@@ -2890,7 +3434,9 @@ const file_threadsvc_v1_thread_service_proto_rawDesc = "" +
 	"\fDeleteThread\x12!.threadsvc.v1.DeleteThreadRequest\x1a\".threadsvc.v1.DeleteThreadResponse\x12U\n" +
 	"\fListMessages\x12!.threadsvc.v1.ListMessagesRequest\x1a\".threadsvc.v1.ListMessagesResponse\x12I\n" +
 	"\bListRuns\x12\x1d.threadsvc.v1.ListRunsRequest\x1a\x1e.threadsvc.v1.ListRunsResponse\x12U\n" +
-	"\fListWarnings\x12!.threadsvc.v1.ListWarningsRequest\x1a\".threadsvc.v1.ListWarningsResponse\x12H\n" +
+	"\fListWarnings\x12!.threadsvc.v1.ListWarningsRequest\x1a\".threadsvc.v1.ListWarningsResponse\x12g\n" +
+	"\x12ListTenantWarnings\x12'.threadsvc.v1.ListTenantWarningsRequest\x1a(.threadsvc.v1.ListTenantWarningsResponse\x12d\n" +
+	"\x11SummarizeWarnings\x12&.threadsvc.v1.SummarizeWarningsRequest\x1a'.threadsvc.v1.SummarizeWarningsResponse\x12H\n" +
 	"\aReadLog\x12\x1c.threadsvc.v1.ReadLogRequest\x1a\x1d.threadsvc.v1.ReadLogResponse0\x01B?Z=github.com/threadsvc/threadsvc/proto/threadsvc/v1;threadsvcv1b\x06proto3"
 
 var (
@@ -2906,143 +3452,170 @@ func file_threadsvc_v1_thread_service_proto_rawDescGZIP() []byte {
 }
 
 var file_threadsvc_v1_thread_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_threadsvc_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_threadsvc_v1_thread_service_proto_goTypes = []any{
-	(ActiveRunPolicy)(0),          // 0: threadsvc.v1.ActiveRunPolicy
-	(UnansweredToolCalls)(0),      // 1: threadsvc.v1.UnansweredToolCalls
-	(StartingState)(0),            // 2: threadsvc.v1.StartingState
-	(*StartRunRequest)(nil),       // 3: threadsvc.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 4: threadsvc.v1.StartRunResponse
-	(*RunStart)(nil),              // 5: threadsvc.v1.RunStart
-	(*Lease)(nil),                 // 6: threadsvc.v1.Lease
-	(*RunHandle)(nil),             // 7: threadsvc.v1.RunHandle
-	(*EventBatch)(nil),            // 8: threadsvc.v1.EventBatch
-	(*Progress)(nil),              // 9: threadsvc.v1.Progress
-	(*AppendEventsRequest)(nil),   // 10: threadsvc.v1.AppendEventsRequest
-	(*AppendEventsResponse)(nil),  // 11: threadsvc.v1.AppendEventsResponse
-	(*AppendBatchRequest)(nil),    // 12: threadsvc.v1.AppendBatchRequest
-	(*AppendBatchResponse)(nil),   // 13: threadsvc.v1.AppendBatchResponse
-	(*EndRunRequest)(nil),         // 14: threadsvc.v1.EndRunRequest
-	(*EndRunResponse)(nil),        // 15: threadsvc.v1.EndRunResponse
-	(*AmendThreadRequest)(nil),    // 16: threadsvc.v1.AmendThreadRequest
-	(*AmendThreadResponse)(nil),   // 17: threadsvc.v1.AmendThreadResponse
-	(*GetContextRequest)(nil),     // 18: threadsvc.v1.GetContextRequest
-	(*GetContextResponse)(nil),    // 19: threadsvc.v1.GetContextResponse
-	(*ContextInfo)(nil),           // 20: threadsvc.v1.ContextInfo
-	(*CreateThreadRequest)(nil),   // 21: threadsvc.v1.CreateThreadRequest
-	(*CreateThreadResponse)(nil),  // 22: threadsvc.v1.CreateThreadResponse
-	(*GetThreadRequest)(nil),      // 23: threadsvc.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),     // 24: threadsvc.v1.GetThreadResponse
-	(*ListThreadsRequest)(nil),    // 25: threadsvc.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),   // 26: threadsvc.v1.ListThreadsResponse
-	(*UpdateThreadRequest)(nil),   // 27: threadsvc.v1.UpdateThreadRequest
-	(*UpdateThreadResponse)(nil),  // 28: threadsvc.v1.UpdateThreadResponse
-	(*DeleteThreadRequest)(nil),   // 29: threadsvc.v1.DeleteThreadRequest
-	(*DeleteThreadResponse)(nil),  // 30: threadsvc.v1.DeleteThreadResponse
-	(*ListMessagesRequest)(nil),   // 31: threadsvc.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),  // 32: threadsvc.v1.ListMessagesResponse
-	(*ListRunsRequest)(nil),       // 33: threadsvc.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 34: threadsvc.v1.ListRunsResponse
-	(*ListWarningsRequest)(nil),   // 35: threadsvc.v1.ListWarningsRequest
-	(*ListWarningsResponse)(nil),  // 36: threadsvc.v1.ListWarningsResponse
-	(*ReadLogRequest)(nil),        // 37: threadsvc.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 38: threadsvc.v1.ReadLogResponse
-	nil,                           // 39: threadsvc.v1.ListThreadsRequest.MetadataEntry
-	nil,                           // 40: threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
-	(*ThreadName)(nil),            // 41: threadsvc.v1.ThreadName
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*Warning)(nil),               // 43: threadsvc.v1.Warning
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*status.Status)(nil),         // 45: google.rpc.Status
-	(*Run)(nil),                   // 46: threadsvc.v1.Run
-	(*Moment)(nil),                // 47: threadsvc.v1.Moment
-	(*Thread)(nil),                // 48: threadsvc.v1.Thread
-	(*LogEntry)(nil),              // 49: threadsvc.v1.LogEntry
-	(*UnreadableRange)(nil),       // 50: threadsvc.v1.UnreadableRange
+	(ActiveRunPolicy)(0),               // 0: threadsvc.v1.ActiveRunPolicy
+	(UnansweredToolCalls)(0),           // 1: threadsvc.v1.UnansweredToolCalls
+	(StartingState)(0),                 // 2: threadsvc.v1.StartingState
+	(*StartRunRequest)(nil),            // 3: threadsvc.v1.StartRunRequest
+	(*StartRunResponse)(nil),           // 4: threadsvc.v1.StartRunResponse
+	(*RunStart)(nil),                   // 5: threadsvc.v1.RunStart
+	(*Lease)(nil),                      // 6: threadsvc.v1.Lease
+	(*RunHandle)(nil),                  // 7: threadsvc.v1.RunHandle
+	(*EventBatch)(nil),                 // 8: threadsvc.v1.EventBatch
+	(*Progress)(nil),                   // 9: threadsvc.v1.Progress
+	(*AppendEventsRequest)(nil),        // 10: threadsvc.v1.AppendEventsRequest
+	(*AppendEventsResponse)(nil),       // 11: threadsvc.v1.AppendEventsResponse
+	(*AppendBatchRequest)(nil),         // 12: threadsvc.v1.AppendBatchRequest
+	(*AppendBatchResponse)(nil),        // 13: threadsvc.v1.AppendBatchResponse
+	(*EndRunRequest)(nil),              // 14: threadsvc.v1.EndRunRequest
+	(*EndRunResponse)(nil),             // 15: threadsvc.v1.EndRunResponse
+	(*AmendThreadRequest)(nil),         // 16: threadsvc.v1.AmendThreadRequest
+	(*AmendThreadResponse)(nil),        // 17: threadsvc.v1.AmendThreadResponse
+	(*GetContextRequest)(nil),          // 18: threadsvc.v1.GetContextRequest
+	(*GetContextResponse)(nil),         // 19: threadsvc.v1.GetContextResponse
+	(*ContextInfo)(nil),                // 20: threadsvc.v1.ContextInfo
+	(*CreateThreadRequest)(nil),        // 21: threadsvc.v1.CreateThreadRequest
+	(*CreateThreadResponse)(nil),       // 22: threadsvc.v1.CreateThreadResponse
+	(*GetThreadRequest)(nil),           // 23: threadsvc.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),          // 24: threadsvc.v1.GetThreadResponse
+	(*ListThreadsRequest)(nil),         // 25: threadsvc.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),        // 26: threadsvc.v1.ListThreadsResponse
+	(*UpdateThreadRequest)(nil),        // 27: threadsvc.v1.UpdateThreadRequest
+	(*UpdateThreadResponse)(nil),       // 28: threadsvc.v1.UpdateThreadResponse
+	(*DeleteThreadRequest)(nil),        // 29: threadsvc.v1.DeleteThreadRequest
+	(*DeleteThreadResponse)(nil),       // 30: threadsvc.v1.DeleteThreadResponse
+	(*ListMessagesRequest)(nil),        // 31: threadsvc.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),       // 32: threadsvc.v1.ListMessagesResponse
+	(*ListRunsRequest)(nil),            // 33: threadsvc.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),           // 34: threadsvc.v1.ListRunsResponse
+	(*ListWarningsRequest)(nil),        // 35: threadsvc.v1.ListWarningsRequest
+	(*ListWarningsResponse)(nil),       // 36: threadsvc.v1.ListWarningsResponse
+	(*WarningFilter)(nil),              // 37: threadsvc.v1.WarningFilter
+	(*ListTenantWarningsRequest)(nil),  // 38: threadsvc.v1.ListTenantWarningsRequest
+	(*ListTenantWarningsResponse)(nil), // 39: threadsvc.v1.ListTenantWarningsResponse
+	(*ThreadWarning)(nil),              // 40: threadsvc.v1.ThreadWarning
+	(*SummarizeWarningsRequest)(nil),   // 41: threadsvc.v1.SummarizeWarningsRequest
+	(*SummarizeWarningsResponse)(nil),  // 42: threadsvc.v1.SummarizeWarningsResponse
+	(*WarningGroup)(nil),               // 43: threadsvc.v1.WarningGroup
+	(*ReadLogRequest)(nil),             // 44: threadsvc.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),            // 45: threadsvc.v1.ReadLogResponse
+	nil,                                // 46: threadsvc.v1.ListThreadsRequest.MetadataEntry
+	nil,                                // 47: threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	nil,                                // 48: threadsvc.v1.WarningFilter.MetadataEntry
+	(*ThreadName)(nil),                 // 49: threadsvc.v1.ThreadName
+	(*durationpb.Duration)(nil),        // 50: google.protobuf.Duration
+	(*Warning)(nil),                    // 51: threadsvc.v1.Warning
+	(*StateResync)(nil),                // 52: threadsvc.v1.StateResync
+	(*timestamppb.Timestamp)(nil),      // 53: google.protobuf.Timestamp
+	(*status.Status)(nil),              // 54: google.rpc.Status
+	(*Run)(nil),                        // 55: threadsvc.v1.Run
+	(*Moment)(nil),                     // 56: threadsvc.v1.Moment
+	(*Thread)(nil),                     // 57: threadsvc.v1.Thread
+	(*LogEntry)(nil),                   // 58: threadsvc.v1.LogEntry
+	(*UnreadableRange)(nil),            // 59: threadsvc.v1.UnreadableRange
 }
 var file_threadsvc_v1_thread_service_proto_depIdxs = []int32{
-	41, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	49, // 0: threadsvc.v1.StartRunRequest.thread:type_name -> threadsvc.v1.ThreadName
 	0,  // 1: threadsvc.v1.StartRunRequest.policy:type_name -> threadsvc.v1.ActiveRunPolicy
 	1,  // 2: threadsvc.v1.StartRunRequest.unanswered_tool_calls:type_name -> threadsvc.v1.UnansweredToolCalls
-	42, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
+	50, // 3: threadsvc.v1.StartRunRequest.lease_ttl:type_name -> google.protobuf.Duration
 	2,  // 4: threadsvc.v1.StartRunRequest.starting_state:type_name -> threadsvc.v1.StartingState
 	5,  // 5: threadsvc.v1.StartRunResponse.start:type_name -> threadsvc.v1.RunStart
 	6,  // 6: threadsvc.v1.RunStart.lease:type_name -> threadsvc.v1.Lease
-	43, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
-	44, // 8: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
-	41, // 9: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 10: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
-	7,  // 11: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
-	8,  // 12: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
-	42, // 13: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
-	9,  // 14: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
-	45, // 15: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
-	7,  // 16: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
-	8,  // 17: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
-	9,  // 18: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
-	41, // 19: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 20: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
-	41, // 21: threadsvc.v1.AmendThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 22: threadsvc.v1.AmendThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	41, // 23: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
-	47, // 24: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
-	20, // 25: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
-	41, // 26: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	48, // 27: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	43, // 28: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
-	41, // 29: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	48, // 30: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	39, // 31: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
-	48, // 32: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
-	41, // 33: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	48, // 34: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
-	41, // 35: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
-	44, // 36: threadsvc.v1.DeleteThreadResponse.delete_time:type_name -> google.protobuf.Timestamp
-	40, // 37: threadsvc.v1.DeleteThreadResponse.erased_rows:type_name -> threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
-	41, // 38: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
-	47, // 39: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
-	41, // 40: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	46, // 41: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
-	41, // 42: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
-	43, // 43: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
-	41, // 44: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
-	49, // 45: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
-	50, // 46: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
-	3,  // 47: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
-	10, // 48: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
-	12, // 49: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
-	14, // 50: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
-	16, // 51: threadsvc.v1.ThreadService.AmendThread:input_type -> threadsvc.v1.AmendThreadRequest
-	18, // 52: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
-	21, // 53: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
-	23, // 54: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
-	25, // 55: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
-	27, // 56: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
-	29, // 57: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
-	31, // 58: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
-	33, // 59: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
-	35, // 60: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
-	37, // 61: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
-	4,  // 62: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
-	11, // 63: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
-	13, // 64: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
-	15, // 65: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
-	17, // 66: threadsvc.v1.ThreadService.AmendThread:output_type -> threadsvc.v1.AmendThreadResponse
-	19, // 67: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
-	22, // 68: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
-	24, // 69: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
-	26, // 70: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
-	28, // 71: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
-	30, // 72: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
-	32, // 73: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
-	34, // 74: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
-	36, // 75: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
-	38, // 76: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
-	62, // [62:77] is the sub-list for method output_type
-	47, // [47:62] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	51, // 7: threadsvc.v1.RunStart.warnings:type_name -> threadsvc.v1.Warning
+	52, // 8: threadsvc.v1.RunStart.state_resync_due:type_name -> threadsvc.v1.StateResync
+	53, // 9: threadsvc.v1.Lease.expires_at:type_name -> google.protobuf.Timestamp
+	49, // 10: threadsvc.v1.RunHandle.thread:type_name -> threadsvc.v1.ThreadName
+	51, // 11: threadsvc.v1.Progress.warnings:type_name -> threadsvc.v1.Warning
+	52, // 12: threadsvc.v1.Progress.state_resync_due:type_name -> threadsvc.v1.StateResync
+	7,  // 13: threadsvc.v1.AppendEventsRequest.run:type_name -> threadsvc.v1.RunHandle
+	8,  // 14: threadsvc.v1.AppendEventsRequest.batch:type_name -> threadsvc.v1.EventBatch
+	50, // 15: threadsvc.v1.AppendEventsRequest.ack_delay:type_name -> google.protobuf.Duration
+	9,  // 16: threadsvc.v1.AppendEventsResponse.progress:type_name -> threadsvc.v1.Progress
+	54, // 17: threadsvc.v1.AppendEventsResponse.error:type_name -> google.rpc.Status
+	7,  // 18: threadsvc.v1.AppendBatchRequest.run:type_name -> threadsvc.v1.RunHandle
+	8,  // 19: threadsvc.v1.AppendBatchRequest.batch:type_name -> threadsvc.v1.EventBatch
+	9,  // 20: threadsvc.v1.AppendBatchResponse.progress:type_name -> threadsvc.v1.Progress
+	49, // 21: threadsvc.v1.EndRunRequest.thread:type_name -> threadsvc.v1.ThreadName
+	55, // 22: threadsvc.v1.EndRunResponse.run:type_name -> threadsvc.v1.Run
+	49, // 23: threadsvc.v1.AmendThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	51, // 24: threadsvc.v1.AmendThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	49, // 25: threadsvc.v1.GetContextRequest.thread:type_name -> threadsvc.v1.ThreadName
+	56, // 26: threadsvc.v1.GetContextRequest.moment:type_name -> threadsvc.v1.Moment
+	20, // 27: threadsvc.v1.GetContextResponse.info:type_name -> threadsvc.v1.ContextInfo
+	52, // 28: threadsvc.v1.ContextInfo.state_resync_due:type_name -> threadsvc.v1.StateResync
+	49, // 29: threadsvc.v1.CreateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	57, // 30: threadsvc.v1.CreateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	51, // 31: threadsvc.v1.CreateThreadResponse.warnings:type_name -> threadsvc.v1.Warning
+	49, // 32: threadsvc.v1.GetThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	57, // 33: threadsvc.v1.GetThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	46, // 34: threadsvc.v1.ListThreadsRequest.metadata:type_name -> threadsvc.v1.ListThreadsRequest.MetadataEntry
+	57, // 35: threadsvc.v1.ListThreadsResponse.threads:type_name -> threadsvc.v1.Thread
+	49, // 36: threadsvc.v1.UpdateThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	57, // 37: threadsvc.v1.UpdateThreadResponse.thread:type_name -> threadsvc.v1.Thread
+	49, // 38: threadsvc.v1.DeleteThreadRequest.thread:type_name -> threadsvc.v1.ThreadName
+	53, // 39: threadsvc.v1.DeleteThreadResponse.delete_time:type_name -> google.protobuf.Timestamp
+	47, // 40: threadsvc.v1.DeleteThreadResponse.erased_rows:type_name -> threadsvc.v1.DeleteThreadResponse.ErasedRowsEntry
+	49, // 41: threadsvc.v1.ListMessagesRequest.thread:type_name -> threadsvc.v1.ThreadName
+	56, // 42: threadsvc.v1.ListMessagesRequest.moment:type_name -> threadsvc.v1.Moment
+	49, // 43: threadsvc.v1.ListRunsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	55, // 44: threadsvc.v1.ListRunsResponse.runs:type_name -> threadsvc.v1.Run
+	49, // 45: threadsvc.v1.ListWarningsRequest.thread:type_name -> threadsvc.v1.ThreadName
+	51, // 46: threadsvc.v1.ListWarningsResponse.warnings:type_name -> threadsvc.v1.Warning
+	48, // 47: threadsvc.v1.WarningFilter.metadata:type_name -> threadsvc.v1.WarningFilter.MetadataEntry
+	53, // 48: threadsvc.v1.WarningFilter.start_time:type_name -> google.protobuf.Timestamp
+	53, // 49: threadsvc.v1.WarningFilter.end_time:type_name -> google.protobuf.Timestamp
+	37, // 50: threadsvc.v1.ListTenantWarningsRequest.filter:type_name -> threadsvc.v1.WarningFilter
+	40, // 51: threadsvc.v1.ListTenantWarningsResponse.warnings:type_name -> threadsvc.v1.ThreadWarning
+	51, // 52: threadsvc.v1.ThreadWarning.warning:type_name -> threadsvc.v1.Warning
+	37, // 53: threadsvc.v1.SummarizeWarningsRequest.filter:type_name -> threadsvc.v1.WarningFilter
+	43, // 54: threadsvc.v1.SummarizeWarningsResponse.groups:type_name -> threadsvc.v1.WarningGroup
+	53, // 55: threadsvc.v1.SummarizeWarningsResponse.counted_since:type_name -> google.protobuf.Timestamp
+	53, // 56: threadsvc.v1.WarningGroup.first_time:type_name -> google.protobuf.Timestamp
+	53, // 57: threadsvc.v1.WarningGroup.last_time:type_name -> google.protobuf.Timestamp
+	49, // 58: threadsvc.v1.ReadLogRequest.thread:type_name -> threadsvc.v1.ThreadName
+	58, // 59: threadsvc.v1.ReadLogResponse.entries:type_name -> threadsvc.v1.LogEntry
+	59, // 60: threadsvc.v1.ReadLogResponse.unreadable:type_name -> threadsvc.v1.UnreadableRange
+	3,  // 61: threadsvc.v1.ThreadService.StartRun:input_type -> threadsvc.v1.StartRunRequest
+	10, // 62: threadsvc.v1.ThreadService.AppendEvents:input_type -> threadsvc.v1.AppendEventsRequest
+	12, // 63: threadsvc.v1.ThreadService.AppendBatch:input_type -> threadsvc.v1.AppendBatchRequest
+	14, // 64: threadsvc.v1.ThreadService.EndRun:input_type -> threadsvc.v1.EndRunRequest
+	16, // 65: threadsvc.v1.ThreadService.AmendThread:input_type -> threadsvc.v1.AmendThreadRequest
+	18, // 66: threadsvc.v1.ThreadService.GetContext:input_type -> threadsvc.v1.GetContextRequest
+	21, // 67: threadsvc.v1.ThreadService.CreateThread:input_type -> threadsvc.v1.CreateThreadRequest
+	23, // 68: threadsvc.v1.ThreadService.GetThread:input_type -> threadsvc.v1.GetThreadRequest
+	25, // 69: threadsvc.v1.ThreadService.ListThreads:input_type -> threadsvc.v1.ListThreadsRequest
+	27, // 70: threadsvc.v1.ThreadService.UpdateThread:input_type -> threadsvc.v1.UpdateThreadRequest
+	29, // 71: threadsvc.v1.ThreadService.DeleteThread:input_type -> threadsvc.v1.DeleteThreadRequest
+	31, // 72: threadsvc.v1.ThreadService.ListMessages:input_type -> threadsvc.v1.ListMessagesRequest
+	33, // 73: threadsvc.v1.ThreadService.ListRuns:input_type -> threadsvc.v1.ListRunsRequest
+	35, // 74: threadsvc.v1.ThreadService.ListWarnings:input_type -> threadsvc.v1.ListWarningsRequest
+	38, // 75: threadsvc.v1.ThreadService.ListTenantWarnings:input_type -> threadsvc.v1.ListTenantWarningsRequest
+	41, // 76: threadsvc.v1.ThreadService.SummarizeWarnings:input_type -> threadsvc.v1.SummarizeWarningsRequest
+	44, // 77: threadsvc.v1.ThreadService.ReadLog:input_type -> threadsvc.v1.ReadLogRequest
+	4,  // 78: threadsvc.v1.ThreadService.StartRun:output_type -> threadsvc.v1.StartRunResponse
+	11, // 79: threadsvc.v1.ThreadService.AppendEvents:output_type -> threadsvc.v1.AppendEventsResponse
+	13, // 80: threadsvc.v1.ThreadService.AppendBatch:output_type -> threadsvc.v1.AppendBatchResponse
+	15, // 81: threadsvc.v1.ThreadService.EndRun:output_type -> threadsvc.v1.EndRunResponse
+	17, // 82: threadsvc.v1.ThreadService.AmendThread:output_type -> threadsvc.v1.AmendThreadResponse
+	19, // 83: threadsvc.v1.ThreadService.GetContext:output_type -> threadsvc.v1.GetContextResponse
+	22, // 84: threadsvc.v1.ThreadService.CreateThread:output_type -> threadsvc.v1.CreateThreadResponse
+	24, // 85: threadsvc.v1.ThreadService.GetThread:output_type -> threadsvc.v1.GetThreadResponse
+	26, // 86: threadsvc.v1.ThreadService.ListThreads:output_type -> threadsvc.v1.ListThreadsResponse
+	28, // 87: threadsvc.v1.ThreadService.UpdateThread:output_type -> threadsvc.v1.UpdateThreadResponse
+	30, // 88: threadsvc.v1.ThreadService.DeleteThread:output_type -> threadsvc.v1.DeleteThreadResponse
+	32, // 89: threadsvc.v1.ThreadService.ListMessages:output_type -> threadsvc.v1.ListMessagesResponse
+	34, // 90: threadsvc.v1.ThreadService.ListRuns:output_type -> threadsvc.v1.ListRunsResponse
+	36, // 91: threadsvc.v1.ThreadService.ListWarnings:output_type -> threadsvc.v1.ListWarningsResponse
+	39, // 92: threadsvc.v1.ThreadService.ListTenantWarnings:output_type -> threadsvc.v1.ListTenantWarningsResponse
+	42, // 93: threadsvc.v1.ThreadService.SummarizeWarnings:output_type -> threadsvc.v1.SummarizeWarningsResponse
+	45, // 94: threadsvc.v1.ThreadService.ReadLog:output_type -> threadsvc.v1.ReadLogResponse
+	78, // [78:95] is the sub-list for method output_type
+	61, // [61:78] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_threadsvc_v1_thread_service_proto_init() }
@@ -3073,7 +3646,7 @@ func file_threadsvc_v1_thread_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_threadsvc_v1_thread_service_proto_rawDesc), len(file_threadsvc_v1_thread_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

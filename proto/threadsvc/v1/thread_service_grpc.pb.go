@@ -25,21 +25,23 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ThreadService_StartRun_FullMethodName     = "/threadsvc.v1.ThreadService/StartRun"
-	ThreadService_AppendEvents_FullMethodName = "/threadsvc.v1.ThreadService/AppendEvents"
-	ThreadService_AppendBatch_FullMethodName  = "/threadsvc.v1.ThreadService/AppendBatch"
-	ThreadService_EndRun_FullMethodName       = "/threadsvc.v1.ThreadService/EndRun"
-	ThreadService_AmendThread_FullMethodName  = "/threadsvc.v1.ThreadService/AmendThread"
-	ThreadService_GetContext_FullMethodName   = "/threadsvc.v1.ThreadService/GetContext"
-	ThreadService_CreateThread_FullMethodName = "/threadsvc.v1.ThreadService/CreateThread"
-	ThreadService_GetThread_FullMethodName    = "/threadsvc.v1.ThreadService/GetThread"
-	ThreadService_ListThreads_FullMethodName  = "/threadsvc.v1.ThreadService/ListThreads"
-	ThreadService_UpdateThread_FullMethodName = "/threadsvc.v1.ThreadService/UpdateThread"
-	ThreadService_DeleteThread_FullMethodName = "/threadsvc.v1.ThreadService/DeleteThread"
-	ThreadService_ListMessages_FullMethodName = "/threadsvc.v1.ThreadService/ListMessages"
-	ThreadService_ListRuns_FullMethodName     = "/threadsvc.v1.ThreadService/ListRuns"
-	ThreadService_ListWarnings_FullMethodName = "/threadsvc.v1.ThreadService/ListWarnings"
-	ThreadService_ReadLog_FullMethodName      = "/threadsvc.v1.ThreadService/ReadLog"
+	ThreadService_StartRun_FullMethodName           = "/threadsvc.v1.ThreadService/StartRun"
+	ThreadService_AppendEvents_FullMethodName       = "/threadsvc.v1.ThreadService/AppendEvents"
+	ThreadService_AppendBatch_FullMethodName        = "/threadsvc.v1.ThreadService/AppendBatch"
+	ThreadService_EndRun_FullMethodName             = "/threadsvc.v1.ThreadService/EndRun"
+	ThreadService_AmendThread_FullMethodName        = "/threadsvc.v1.ThreadService/AmendThread"
+	ThreadService_GetContext_FullMethodName         = "/threadsvc.v1.ThreadService/GetContext"
+	ThreadService_CreateThread_FullMethodName       = "/threadsvc.v1.ThreadService/CreateThread"
+	ThreadService_GetThread_FullMethodName          = "/threadsvc.v1.ThreadService/GetThread"
+	ThreadService_ListThreads_FullMethodName        = "/threadsvc.v1.ThreadService/ListThreads"
+	ThreadService_UpdateThread_FullMethodName       = "/threadsvc.v1.ThreadService/UpdateThread"
+	ThreadService_DeleteThread_FullMethodName       = "/threadsvc.v1.ThreadService/DeleteThread"
+	ThreadService_ListMessages_FullMethodName       = "/threadsvc.v1.ThreadService/ListMessages"
+	ThreadService_ListRuns_FullMethodName           = "/threadsvc.v1.ThreadService/ListRuns"
+	ThreadService_ListWarnings_FullMethodName       = "/threadsvc.v1.ThreadService/ListWarnings"
+	ThreadService_ListTenantWarnings_FullMethodName = "/threadsvc.v1.ThreadService/ListTenantWarnings"
+	ThreadService_SummarizeWarnings_FullMethodName  = "/threadsvc.v1.ThreadService/SummarizeWarnings"
+	ThreadService_ReadLog_FullMethodName            = "/threadsvc.v1.ThreadService/ReadLog"
 )
 
 // ThreadServiceClient is the client API for ThreadService service.
@@ -95,6 +97,12 @@ type ThreadServiceClient interface {
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// ListWarnings lists what was dropped, stripped, translated, not applied or refused, in the order it happened.
 	ListWarnings(ctx context.Context, in *ListWarningsRequest, opts ...grpc.CallOption) (*ListWarningsResponse, error)
+	// ListTenantWarnings lists the warnings of all of a tenant's threads, newest first, by code, time and the threads'
+	// metadata as they are now. With a filter by metadata a call looks at a bounded stretch of the ledger, so that a page may
+	// have few warnings or none and still be followed by another. Those of deleted threads are gone.
+	ListTenantWarnings(ctx context.Context, in *ListTenantWarningsRequest, opts ...grpc.CallOption) (*ListTenantWarningsResponse, error)
+	// SummarizeWarnings counts a tenant's warnings in a range of time, by code and by one member of the threads' metadata.
+	SummarizeWarnings(ctx context.Context, in *SummarizeWarningsRequest, opts ...grpc.CallOption) (*SummarizeWarningsResponse, error)
 	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
 	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
 	// is committed. A thread that is deleted while it is followed ends the call with NOT_FOUND, also if another of the same
@@ -272,6 +280,26 @@ func (c *threadServiceClient) ListWarnings(ctx context.Context, in *ListWarnings
 	return out, nil
 }
 
+func (c *threadServiceClient) ListTenantWarnings(ctx context.Context, in *ListTenantWarningsRequest, opts ...grpc.CallOption) (*ListTenantWarningsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTenantWarningsResponse)
+	err := c.cc.Invoke(ctx, ThreadService_ListTenantWarnings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *threadServiceClient) SummarizeWarnings(ctx context.Context, in *SummarizeWarningsRequest, opts ...grpc.CallOption) (*SummarizeWarningsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SummarizeWarningsResponse)
+	err := c.cc.Invoke(ctx, ThreadService_SummarizeWarnings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *threadServiceClient) ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ThreadService_ServiceDesc.Streams[3], ThreadService_ReadLog_FullMethodName, cOpts...)
@@ -344,6 +372,12 @@ type ThreadServiceServer interface {
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// ListWarnings lists what was dropped, stripped, translated, not applied or refused, in the order it happened.
 	ListWarnings(context.Context, *ListWarningsRequest) (*ListWarningsResponse, error)
+	// ListTenantWarnings lists the warnings of all of a tenant's threads, newest first, by code, time and the threads'
+	// metadata as they are now. With a filter by metadata a call looks at a bounded stretch of the ledger, so that a page may
+	// have few warnings or none and still be followed by another. Those of deleted threads are gone.
+	ListTenantWarnings(context.Context, *ListTenantWarningsRequest) (*ListTenantWarningsResponse, error)
+	// SummarizeWarnings counts a tenant's warnings in a range of time, by code and by one member of the threads' metadata.
+	SummarizeWarnings(context.Context, *SummarizeWarningsRequest) (*SummarizeWarningsResponse, error)
 	// ReadLog returns the thread's log from a version to its present end, or goes on with what is committed from then on
 	// until the caller leaves. Each entry comes once, in order, whichever node its writer is connected to, and only when it
 	// is committed. A thread that is deleted while it is followed ends the call with NOT_FOUND, also if another of the same
@@ -401,6 +435,12 @@ func (UnimplementedThreadServiceServer) ListRuns(context.Context, *ListRunsReque
 }
 func (UnimplementedThreadServiceServer) ListWarnings(context.Context, *ListWarningsRequest) (*ListWarningsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWarnings not implemented")
+}
+func (UnimplementedThreadServiceServer) ListTenantWarnings(context.Context, *ListTenantWarningsRequest) (*ListTenantWarningsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTenantWarnings not implemented")
+}
+func (UnimplementedThreadServiceServer) SummarizeWarnings(context.Context, *SummarizeWarningsRequest) (*SummarizeWarningsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SummarizeWarnings not implemented")
 }
 func (UnimplementedThreadServiceServer) ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLog not implemented")
@@ -653,6 +693,42 @@ func _ThreadService_ListWarnings_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ThreadService_ListTenantWarnings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTenantWarningsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).ListTenantWarnings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_ListTenantWarnings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).ListTenantWarnings(ctx, req.(*ListTenantWarningsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ThreadService_SummarizeWarnings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SummarizeWarningsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).SummarizeWarnings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_SummarizeWarnings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).SummarizeWarnings(ctx, req.(*SummarizeWarningsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ThreadService_ReadLog_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ReadLogRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -714,6 +790,14 @@ var ThreadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWarnings",
 			Handler:    _ThreadService_ListWarnings_Handler,
+		},
+		{
+			MethodName: "ListTenantWarnings",
+			Handler:    _ThreadService_ListTenantWarnings_Handler,
+		},
+		{
+			MethodName: "SummarizeWarnings",
+			Handler:    _ThreadService_SummarizeWarnings_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
