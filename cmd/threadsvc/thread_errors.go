@@ -63,6 +63,8 @@ func (c *threadCall) advice(e *client.Error) string {
 		return fmt.Sprintf("'threadsvc thread list' shows the threads of a tenant; this call asked for tenant %q (--tenant).", c.tenant)
 	case threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:
 		return fmt.Sprintf("The thread has the versions %s to %s.", e.Metadata["first_version"], e.Metadata["last_version"])
+	case threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED:
+		return fmt.Sprintf("What came before was pruned: %s is the first moment there is.", e.Metadata["first_version"])
 	case threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND:
 		return "'threadsvc thread show' lists the thread's runs."
 	case threadsvcv1.ErrorReason_ERROR_REASON_RUN_ACTIVE:
@@ -73,7 +75,7 @@ func (c *threadCall) advice(e *client.Error) string {
 	case threadsvcv1.ErrorReason_ERROR_REASON_THREAD_EXISTS:
 		return "Choose another id; what is there is never overwritten."
 	case threadsvcv1.ErrorReason_ERROR_REASON_THREAD_DELETED:
-		return fmt.Sprintf("A thread of this id was deleted (%s): choose another id, or make it with CreateThread and replace_deleted.",
+		return fmt.Sprintf("A thread of this id was deleted (%s): choose another id, or ask for this one by CreateThread's replace_deleted or import --replace-deleted.",
 			e.Metadata["delete_time"])
 	case threadsvcv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:
 		return "Give it more time with --timeout."

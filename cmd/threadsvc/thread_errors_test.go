@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/threadsvc/threadsvc/client"
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
 
@@ -43,7 +44,7 @@ func TestThreadErrors(t *testing.T) {
 		{"changes t nopointer", exitFailed, "INVALID_REQUEST: "},
 		{"context t --state /none", exitFailed, `has no value at "/none"`},
 		{"import t2 " + letter, exitFailed, "INVALID_"},
-		{"import t2 /nowhere/file", exitFailed, "no such file"},
+		{"import gone /nowhere/file", exitFailed, "no such file"},
 		{"export nobody " + letter, exitFailed, "THREAD_NOT_FOUND: "},
 		{"show t --server 127.0.0.1:1", exitFailed, "no server answers at 127.0.0.1:1"},
 		{"log t -f --server 127.0.0.1:1", exitFailed, "Start one with 'threadsvc serve'"},
@@ -73,5 +74,15 @@ func TestThreadErrors(t *testing.T) {
 	must(t, err)
 	if len(files) != 1 {
 		t.Errorf("files are left: %v", files)
+	}
+}
+
+// A cursor before the cut of a pruned thread is told where the thread begins.
+func TestAdviceOnPrunedVersions(t *testing.T) {
+	t.Parallel()
+	call := &threadCall{}
+	e := &client.Error{Reason: threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED, Metadata: map[string]string{"first_version": "42", "version": "7"}}
+	if advice := call.advice(e); !strings.Contains(advice, "42 is the first moment") {
+		t.Errorf("the advice is %q", advice)
 	}
 }

@@ -86,6 +86,7 @@ func writeWhole(path string, write func(io.Writer) (int64, error)) (size int64, 
 
 func newThreadImport(flags *threadFlags) *cobra.Command {
 	c := &cobra.Command{Use: "import THREAD [FILE]", Short: "Make a thread of an exported file, or of standard input", Args: cobra.RangeArgs(1, 2)}
+	replace := c.Flags().Bool("replace-deleted", false, "make it also if a thread of this id was deleted")
 	flags.runs(c, func(ctx context.Context, c *threadCall, args []string) error {
 		in := c.command.InOrStdin()
 		if path := append(args, "-")[1]; path != "-" {
@@ -98,7 +99,8 @@ func newThreadImport(flags *threadFlags) *cobra.Command {
 		} else if onTerminal(in) {
 			return c.usage(errors.New("standard input is a terminal: give a file, or redirect the input"))
 		}
-		thread, err := c.importFrom(ctx, c.name(args[0]), bufio.NewReaderSize(in, importPiece))
+		first := &threadsvcv1.ImportThreadRequest{Thread: c.name(args[0]), ReplaceDeleted: *replace}
+		thread, err := c.importFrom(ctx, first, bufio.NewReaderSize(in, importPiece))
 		if err != nil {
 			return err
 		}
@@ -109,15 +111,15 @@ func newThreadImport(flags *threadFlags) *cobra.Command {
 	return c
 }
 
-// importFrom sends a file. The server's own error comes before that of sending to it.
-func (c *threadCall) importFrom(ctx context.Context, name *threadsvcv1.ThreadName, in io.Reader) (*threadsvcv1.Thread, error) {
+// importFrom sends a file, the first piece of it with the first request. The server's own error comes before that of sending
+// to it.
+func (c *threadCall) importFrom(ctx context.Context, req *threadsvcv1.ImportThreadRequest, in io.Reader) (*threadsvcv1.Thread, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.history.ImportThread(ctx)
 	if err != nil {
 		return nil, err
 	}
-	req := &threadsvcv1.ImportThreadRequest{Thread: name}
 	piece := make([]byte, importPiece)
 	for {
 		n, err := io.ReadFull(in, piece)

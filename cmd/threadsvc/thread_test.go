@@ -117,6 +117,8 @@ func TestThreadCommands(t *testing.T) {
 		{"export", "export trip-to-lisbon " + file},
 		{"import", "import trip-to-lisbon --tenant elsewhere " + file},
 		{"import-list", "list --tenant elsewhere"},
+		{"import-delete", "delete trip-to-lisbon --tenant elsewhere --yes"},
+		{"import-again", "import trip-to-lisbon --tenant elsewhere --replace-deleted " + file},
 		{"delete", "delete third-trip --yes"},
 		{"delete-json", "delete other-trip --yes --json"},
 	} {
