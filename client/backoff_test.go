@@ -30,7 +30,7 @@ func TestPauses(t *testing.T) {
 		if !errors.Is(err, errFailed) || took < time.Hour || took > time.Hour+maxPause {
 			t.Errorf("gave up after %v with %v", took, err)
 		}
-		if n < 2800 || n > 4600 { // at random, 1 s apart
+		if n < 6500 || n > 8000 { // half a second apart on average
 			t.Errorf("%d attempts", n)
 		}
 		p.reset()
