@@ -12,7 +12,7 @@ import (
 func (p *Postgres) CommitHeld(ctx context.Context, key Key, version uint64, maxBytes int, change func(*Loaded) (*Commit, error)) Result {
 	var result Result
 	var refused error
-	err := p.inTransaction(ctx, sqlBeginWary, func(tx pgx.Tx) error {
+	err := p.inTransaction(ctx, sqlBeginFair, func(tx pgx.Tx) error {
 		head, err := lockHead(ctx, tx, key)
 		if err != nil {
 			return err

@@ -36,14 +36,15 @@ type stateWrite struct {
 	sizes   stateSizes // afterwards
 }
 
-// planStates decides what to write. For states whose patches have reached half of the base's size it reads both and
-// makes a new base, so that a state costs its changes to write and at most half more than its size to read.
+// planStates decides what to write. For states whose patches have reached a quarter of the base's size it reads both
+// and makes a new base, so that a state costs a few times its changes to write and at most a quarter more than its size to
+// read, where a byte of patches takes much longer than one of the base.
 func planStates(ctx context.Context, tx pgx.Tx, folding []*Commit, sizes map[Key]stateSizes) ([]stateWrite, error) {
 	plan := make([]stateWrite, len(folding))
 	rebase := map[Key]*stateWrite{}
 	for i, c := range folding {
 		plan[i] = planState(c, sizes[c.Key])
-		if w := &plan[i]; len(w.patches) > 0 && w.sizes.patches >= max(minPatches, w.sizes.base/2) {
+		if w := &plan[i]; len(w.patches) > 0 && w.sizes.patches >= max(minPatches, w.sizes.base/4) {
 			rebase[c.Key] = w
 		}
 	}

@@ -30,7 +30,7 @@ type Store interface {
 	// CommitHeld is Commit for a writer that would always come too late while others keep writing a thread: with the head
 	// locked it reads what has come since a version, as Since does, and commits what change makes of it, in one transaction.
 	// Other commits of the thread wait for that. change is called at most once, and must not call the store; its error is
-	// the result's.
+	// the result's. ErrLocked means that the lock could not be had and change was not called.
 	CommitHeld(ctx context.Context, key Key, version uint64, maxBytes int, change func(*Loaded) (*Commit, error)) Result
 
 	// Load reads what is needed to continue a thread: its head, its last fold, the log after that, its last run.

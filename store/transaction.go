@@ -13,6 +13,8 @@ import (
 const (
 	sqlBegin     = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '10s'`
 	sqlBeginWary = sqlBegin + `; SET LOCAL lock_timeout = '25ms'`
+	// sqlBeginFair is for a writer whose turn comes only if it queues behind the commits of others.
+	sqlBeginFair = sqlBegin + `; SET LOCAL lock_timeout = '250ms'`
 	// sqlBeginLong is for a transaction that waits for a client between two statements.
 	sqlBeginLong = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5min'`
 )
