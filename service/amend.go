@@ -46,7 +46,7 @@ func (s *Service) amendThread(ctx context.Context, req *threadsvcv1.AmendThreadR
 			amend = s.amendPatiently
 		}
 		resp, err := amend(ctx, call)
-		if !errors.Is(err, store.ErrConflict) || attempt == maxAttempts {
+		if !overtaken(err) || attempt == maxAttempts {
 			return resp, err
 		}
 	}

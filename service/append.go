@@ -51,8 +51,7 @@ func (s *Service) AppendBatch(ctx context.Context, req *threadsvcv1.AppendBatchR
 		if err == nil {
 			err = out.wait(ctx)
 		}
-		again := errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
-		if again && attempt < maxAttempts {
+		if overtaken(err) && attempt < maxAttempts {
 			continue // another node wrote, or a run id is taken: what this batch still brings is found out anew
 		}
 		if err == nil && out.refused != nil {
@@ -63,6 +62,12 @@ func (s *Service) AppendBatch(ctx context.Context, req *threadsvcv1.AppendBatchR
 		}
 		return &threadsvcv1.AppendBatchResponse{Progress: out.progress}, nil
 	}
+}
+
+// overtaken reports whether a commit failed for a reason that may be somebody else's: another writer came first, or what was
+// queued with it names a run id that is taken. What there is to commit is found out anew then.
+func overtaken(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrDuplicate)
 }
 
 // withProgress adds what is durable to a refusal.

@@ -40,7 +40,7 @@ func (s *Service) endRun(ctx context.Context, req *threadsvcv1.EndRunRequest) (*
 				return resp, nil
 			}
 		}
-		if !errors.Is(err, store.ErrConflict) || attempt == maxAttempts {
+		if !overtaken(err) || attempt == maxAttempts {
 			return nil, err
 		}
 		if err := s.fenceOff(ctx, key, req.GetRunId(), attempt); err != nil {

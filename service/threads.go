@@ -202,20 +202,26 @@ func (s *Service) deleteThread(ctx context.Context, name *threadsvcv1.ThreadName
 	if err != nil {
 		return store.Erasure{}, err
 	}
+	var gone store.Erasure
+	err = s.patiently(ctx, key, func() (err error) {
+		gone, err = s.eraseSettled(ctx, key)
+		return err
+	})
+	return gone, err
+}
+
+// eraseSettled erases a thread of which nothing is queued here. The thread's lock is taken after its turn, as everybody does
+// who needs both, and not kept while somebody else has the lock of the head.
+func (s *Service) eraseSettled(ctx context.Context, key store.Key) (store.Erasure, error) {
 	l, err := s.acquireUnloaded(ctx, key)
 	if err != nil {
 		return store.Erasure{}, err
 	}
 	defer l.release()
-	var gone store.Erasure
-	err = s.patiently(ctx, key, func() (err error) {
-		storeCtx, cancel := s.writes.pass(ctx, deleteTimeouts*s.cfg.StoreTimeout)
-		defer cancel()
-		gone, err = s.store.Delete(storeCtx, key)
-		return err
-	})
-	s.cache.drop(l)
-	return gone, err
+	defer s.cache.drop(l)
+	storeCtx, cancel := s.writes.pass(ctx, deleteTimeouts*s.cfg.StoreTimeout)
+	defer cancel()
+	return s.store.Delete(storeCtx, key)
 }
 
 // deleteTimeouts is how many times longer an erasure may take than another call of the store: it is as long as the thread.
