@@ -21,6 +21,7 @@ import (
 // of it fails, nor does an amendment, and everything is in the log in its order.
 func TestNoteOnAnotherServerWhileTheRunStreams(t *testing.T) {
 	t.Parallel()
+	const batches, amendments = 300, 12
 	for name, delta := range map[string]int{"small": 1, "large": 40_000} { // large payloads are kept apart from the log
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -28,8 +29,9 @@ func TestNoteOnAnotherServerWhileTheRunStreams(t *testing.T) {
 			operator := converse(t, serveDatabase(t, h.url, service.Config{}), "t1")
 			h.open("r1", stateSnapshot(`{"n":0,"fixes":[]}`), textStart("m"))
 			reader := operator.follow(1)
+			followed := make(chan error, 1)
+			go func() { followed <- reader.until(3 + 2*batches + amendments + 2) }()
 			sent := []string{runStarted("t1", "r1"), stateSnapshot(`{"n":0,"fixes":[]}`), textStart("m")}
-			const batches, amendments = 300, 12
 			var acked atomic.Int64
 			var done sync.WaitGroup
 			done.Go(func() { // an amendment whenever the run has come some way
@@ -78,9 +80,11 @@ func TestNoteOnAnotherServerWhileTheRunStreams(t *testing.T) {
 				t.Errorf("messages %q", got)
 			}
 			log := h.log()
-			h.until(reader, uint64(len(log)))
-			if err := reader.same(log); err != nil {
-				t.Error(err)
+			if err := <-followed; err != nil {
+				t.Fatal(err, detailsOf(err))
+			}
+			if err := reader.same(log); err != nil || len(log) != len(reader.entries) {
+				t.Errorf("%d entries came of %d, %v", len(reader.entries), len(log), err)
 			}
 			h.settle()
 			h.checkWhole()

@@ -100,22 +100,19 @@ func TestNoReaderPassesAVersionThatIsNotCommitted(t *testing.T) {
 	var both sync.WaitGroup
 	both.Go(func() { slow.append(event("OF_THE_FUTURE")) })
 	watch := connect(t, url)
-	waiting := func(what string, n int) {
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			var count int
-			err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&count)
-			if err != nil || count >= n {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s does not wait", what)
-			}
+	for deadline, count := time.Now().Add(time.Minute), 0; count == 0; time.Sleep(10 * time.Millisecond) {
+		err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&count)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the first commit does not wait: %v", err)
 		}
 	}
-	waiting("the first commit", 1)
-	var second uint64
-	both.Go(func() { second = other.amend("a1", note("n")).GetVersion() })
-	waiting("the second commit", 2)
+	second := make(chan uint64, 1)
+	both.Go(func() { second <- other.amend("a1", note("n")).GetVersion() })
+	select {
+	case v := <-second:
+		t.Fatalf("the second commit does not wait, and makes version %d", v)
+	case <-time.After(500 * time.Millisecond): // however fast it is, it must not be done
+	}
 	for _, c := range []*conversation{slow, other} {
 		if got := uint64(len(c.log())); got != version {
 			t.Errorf("a reader has version %d, before what comes after version %d was committed", got, version)
@@ -129,8 +126,8 @@ func TestNoReaderPassesAVersionThatIsNotCommitted(t *testing.T) {
 	both.Wait()
 	other.until(reader, version+2)
 	log := other.log()
-	if err := reader.same(log); err != nil || second != version+2 || len(reader.caughtUp) == 0 {
-		t.Errorf("%v; the second commit is version %d, want %d", err, second, version+2)
+	if err, v := reader.same(log), <-second; err != nil || v != version+2 || len(reader.caughtUp) == 0 {
+		t.Errorf("%v; the second commit is version %d, want %d", err, v, version+2)
 	}
 	if got := []string{log[version].GetRunId(), log[version+1].GetRunId()}; !slices.Equal(got, []string{"r1", ""}) {
 		t.Errorf("runs %q", got)

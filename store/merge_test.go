@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -95,6 +96,15 @@ func ended(id string, payloads ...string) *store.Commit {
 	return c
 }
 
+// untilUnlocked makes a write again while another, slow one holds the lock that it needs.
+func untilUnlocked(write func() error) error {
+	err := write()
+	for errors.Is(err, store.ErrLocked) {
+		err = write()
+	}
+	return err
+}
+
 // A thread that is deleted while its segments are merged leaves nothing behind, and neither call fails.
 func TestMergeAndDelete(t *testing.T) {
 	t.Parallel()
@@ -105,8 +115,12 @@ func TestMergeAndDelete(t *testing.T) {
 		commit(t, db, []*store.Commit{c})
 		var mergeErr, deleteErr error
 		var both sync.WaitGroup
-		both.Go(func() { _, mergeErr = db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}) })
-		both.Go(func() { _, deleteErr = db.Delete(t.Context(), c.Key) })
+		both.Go(func() {
+			mergeErr = untilUnlocked(func() error { _, err := db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}); return err })
+		})
+		both.Go(func() {
+			deleteErr = untilUnlocked(func() error { _, err := db.Delete(t.Context(), c.Key); return err })
+		})
 		both.Wait()
 		if mergeErr != nil || deleteErr != nil {
 			t.Fatalf("round %d: merge %v, delete %v", n, mergeErr, deleteErr)
