@@ -3,7 +3,6 @@ package service
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -81,6 +80,9 @@ func (s *Service) writeArchive(ctx context.Context, out io.Writer, head *store.H
 	if err := s.eachWarning(ctx, head, w.Warning); err != nil {
 		return err
 	}
+	if err := s.checkUncut(ctx, head); err != nil { // warnings that were removed meanwhile leave no gap
+		return err
+	}
 	return w.Close()
 }
 
@@ -129,11 +131,19 @@ func (s *Service) writeRuns(ctx context.Context, w *archive.Writer, head *store.
 
 // missing says why a row of a thread is not there any more: the thread was pruned since its head was read, or deleted.
 func (s *Service) missing(ctx context.Context, head *store.Head) error {
+	if err := s.checkUncut(ctx, head); err != nil {
+		return err
+	}
+	return store.ErrNotFound
+}
+
+// checkUncut returns a PrunedError if the thread was pruned since its head was read, and ErrNotFound if it was deleted.
+func (s *Service) checkUncut(ctx context.Context, head *store.Head) error {
 	now, err := s.head(ctx, head.Key)
 	if err == nil && now.FirstVersion > head.FirstVersion {
 		return &store.PrunedError{FirstVersion: now.FirstVersion, Version: head.FirstVersion}
 	}
-	return errors.Join(err, store.ErrNotFound)
+	return err
 }
 
 // eachWarning reads a thread's ledger up to its version.

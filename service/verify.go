@@ -322,6 +322,8 @@ func (r *verifier) checkCheckpoint(ctx context.Context) error {
 	defer cancel()
 	c, err := r.st.CheckpointAt(readCtx, r.key, version)
 	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && c.Fold.Version != version:
+		return nil // it was there when the evidence was read, and was removed since: by a merge, as a rule
 	case errors.Is(err, store.ErrCorrupt):
 		r.found(FindingCheckpoint, version, version, "it cannot be read: %v", err)
 		return nil
