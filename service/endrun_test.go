@@ -118,22 +118,29 @@ func (c *conversation) keepAppending(window int, began func()) error {
 // A run is closed although its producer, on this server or another, never pauses.
 func TestRunOfABusyProducerIsClosed(t *testing.T) {
 	t.Parallel()
+	announced := func(c *conversation) { c.open("r1", textStart("m")) }
+	recorded := func(c *conversation) {
+		c.run, c.offset = handle("t1", "r1", 0), 2
+		must(appendBatch(c.t.Context(), c.client, c.run, 0, runStarted("t1", "r1"), textStart("m")))(c.t)
+	}
 	for side, where := range []string{"on its server", "on another"} {
-		for name, closeRun := range map[string]func(c *conversation){
-			"ended":      func(c *conversation) { c.end("r1", "") },
-			"taken over": func(c *conversation) { c.start("r2", withPolicy(takeOver)) },
+		for name, do := range map[string]struct{ open, closeRun func(c *conversation) }{
+			"ended":                {announced, func(c *conversation) { c.end("r1", "") }},
+			"taken over":           {announced, func(c *conversation) { c.start("r2", withPolicy(takeOver)) }},
+			"recorded, ended":      {recorded, func(c *conversation) { c.end("r1", "") }},
+			"recorded, taken over": {recorded, func(c *conversation) { c.start("r2", withPolicy(takeOver)) }},
 		} {
 			t.Run(name+" "+where, func(t *testing.T) {
 				t.Parallel()
 				sides := twoServers(t)
-				sides[0].open("r1", textStart("m"))
+				do.open(sides[0])
 				run := sides[0].run
 				told := make(chan error, 1)
 				started := make(chan struct{})
 				go func() { told <- sides[0].keepAppending(16, func() { close(started) }) }()
 				<-started
 				closing := converse(t, sides[side].client, "t1")
-				closeRun(closing)
+				do.closeRun(closing)
 				// Another server finds out by a commit that fails, and says so; what is sent again is refused for good.
 				if reason, _ := reasonOf(<-told); reason != "RUN_CLOSED" && reason != "LEASE_LOST" && reason != "CONTENTION" {
 					t.Errorf("the producer was told %q", reason)

@@ -101,7 +101,7 @@ func (s *Service) startOnce(ctx context.Context, call *startCall) (*started, err
 func (s *Service) fenceOffActive(ctx context.Context, call *startCall, attempt int) error {
 	req := call.req
 	takesOver := req.GetPolicy() == threadsvcv1.ActiveRunPolicy_ACTIVE_RUN_POLICY_TAKE_OVER && req.ExpectedVersion == nil
-	if attempt != patience || !takesOver {
+	if attempt < patience || !takesOver {
 		return nil
 	}
 	head, err := s.head(ctx, call.key)

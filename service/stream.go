@@ -147,9 +147,16 @@ func (x *exchange) settle(ctx context.Context, a *answer) error {
 		if !again || attempt == maxAttempts {
 			return err
 		}
+		if x.w.token == 0 && !pause(ctx, giveWay) {
+			return ctx.Err()
+		}
 		x.foldAgain(ctx, a)
 	}
 }
+
+// giveWay is how long the stream of a run that nobody announced waits before it folds again. It has no token that a fence could
+// make worthless, so whoever wants to close the run, on another server, gets through in the meantime.
+const giveWay = 100 * time.Millisecond
 
 // foldAgain folds a batch and all those behind it, in their order.
 func (x *exchange) foldAgain(ctx context.Context, first *answer) {
