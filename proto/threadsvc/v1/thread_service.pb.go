@@ -165,8 +165,8 @@ const (
 	StartingState_STARTING_STATE_CURRENT StartingState = 1
 	// STARTING_STATE_LAST_COMPLETED is the state as it was when the last run with an ordinary end was over (or as the
 	// thread was created, if there is none): what runs without one did to it, the state changes they were started with, and
-	// amendments since are taken back, by the entry of this run's input, which holds the whole state. Messages stay. An
-	// ordinary end is a RUN_FINISHED that no RUN_ERROR followed, whatever its outcome: finished, interrupted and cancelled
+	// amendments since are taken back, by the entry of this run's input, which holds the whole state. Messages stay. If the
+	// thread's last run is that run, it is the thread's state, and nothing is taken back, no amendment either. An ordinary end is a RUN_FINISHED that no RUN_ERROR followed, whatever its outcome: finished, interrupted and cancelled
 	// runs have one, failed and truncated ones do not. It belongs to the run's input, which must be the same when the
 	// request is repeated.
 	StartingState_STARTING_STATE_LAST_COMPLETED StartingState = 2
