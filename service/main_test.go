@@ -31,11 +31,26 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// A check here is a thread through gRPC and Postgres, so there are fewer than usual; the flag on the command line wins.
-	if err := flag.Set("rapid.checks", "30"); err != nil {
+	fewerChecks()
+	storetest.Main(m)
+}
+
+// fewerChecks lowers the number of random threads of a property, unless the command line names it: each of them goes through
+// gRPC and Postgres here.
+func fewerChecks() {
+	flag.Parse()
+	checks := "30"
+	if testing.Short() {
+		checks = "8"
+	}
+	named := false
+	flag.Visit(func(f *flag.Flag) { named = named || f.Name == "rapid.checks" })
+	if named {
+		return
+	}
+	if err := flag.Set("rapid.checks", checks); err != nil {
 		panic(err)
 	}
-	storetest.Main(m)
 }
 
 func serve(url, address string) error {

@@ -11,6 +11,9 @@ import (
 
 // A thread's whole life through a real PgBouncer in transaction mode, while every table gets another column.
 func TestLifeBehindPgBouncer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
 	t.Parallel()
 	direct := storetest.Database(t)
 	c := converse(t, serveDatabase(t, storetest.Pooler(t, direct), service.Config{}), "t1")

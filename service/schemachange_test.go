@@ -33,6 +33,9 @@ func TestSchemaChangesUnderLoad(t *testing.T) {
 }
 
 func TestSchemaChangesUnderLoadBehindPgBouncer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
 	t.Parallel()
 	direct := storetest.Database(t)
 	underSchemaChanges(t, direct, storetest.Pooler(t, direct))

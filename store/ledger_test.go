@@ -112,6 +112,9 @@ func TestSummariesFollowAnIndex(t *testing.T) {
 
 // What a summary counts and returns is bounded, and it says so.
 func TestSummariesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
 	t.Parallel()
 	url := storetest.Database(t)
 	admin := connect(t, url)

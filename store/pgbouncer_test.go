@@ -9,6 +9,9 @@ import (
 
 // The whole suite passes through a real PgBouncer in transaction mode.
 func TestPostgresBehindPgBouncer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store {
 		db, err := store.Open(t.Context(), store.Options{URL: storetest.Pooler(t, storetest.Database(t)), MaxConns: 8})
