@@ -64,7 +64,7 @@ func (c *threadCall) advice(e *client.Error) string {
 	case threadsvcv1.ErrorReason_ERROR_REASON_VERSION_NOT_FOUND:
 		return fmt.Sprintf("The thread has the versions %s to %s.", e.Metadata["first_version"], e.Metadata["last_version"])
 	case threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED:
-		return fmt.Sprintf("What came before was pruned: %s is the first moment there is.", e.Metadata["first_version"])
+		return prunedAdvice(e.Metadata["first_version"])
 	case threadsvcv1.ErrorReason_ERROR_REASON_RUN_NOT_FOUND:
 		return "'threadsvc thread show' lists the thread's runs."
 	case threadsvcv1.ErrorReason_ERROR_REASON_RUN_ACTIVE:

@@ -82,7 +82,8 @@ func TestAdviceOnPrunedVersions(t *testing.T) {
 	t.Parallel()
 	call := &threadCall{}
 	e := &client.Error{Reason: threadsvcv1.ErrorReason_ERROR_REASON_VERSION_PRUNED, Metadata: map[string]string{"first_version": "42", "version": "7"}}
-	if advice := call.advice(e); !strings.Contains(advice, "42 is the first moment") {
+	wantOutput(t, call.advice(e), "version 42 is the first moment", "43 the first entry of the log.")
+	if advice := prunedAdvice("a later form"); strings.Contains(advice, "entry") {
 		t.Errorf("the advice is %q", advice)
 	}
 }

@@ -18,7 +18,7 @@ func newThreadLog(flags *threadFlags) *cobra.Command {
 	var limit int
 	var follow bool
 	c := &cobra.Command{Use: "log THREAD", Short: "Show a thread's log, one line for each entry", Args: cobra.ExactArgs(1)}
-	c.Flags().Uint64Var(&from, "from", 1, "first `version`")
+	c.Flags().Uint64Var(&from, "from", 0, "first `version` (default where the log begins)")
 	c.Flags().IntVar(&limit, "limit", 0, "`number` of entries at most, 0 for all")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until interrupted (default false)")
 	flags.runs(c, func(ctx context.Context, c *threadCall, args []string) error {
@@ -26,15 +26,20 @@ func newThreadLog(flags *threadFlags) *cobra.Command {
 			return c.usage(errLimit)
 		}
 		// A server that is not there is told at once; one that goes away later is waited for.
-		if _, err := c.api.GetThread(ctx, &threadsvcv1.GetThreadRequest{Thread: c.name(args[0])}); err != nil {
+		resp, err := c.api.GetThread(ctx, &threadsvcv1.GetThreadRequest{Thread: c.name(args[0])})
+		if err != nil {
 			return err
+		}
+		first := from
+		if first == 0 {
+			first = c.logBegin(resp.GetThread())
 		}
 		read := c.threads.ReadLog
 		if follow {
 			read = c.threads.Follow
 		}
 		left := limit
-		for record, err := range read(ctx, c.name(args[0]), from) {
+		for record, err := range read(ctx, c.name(args[0]), first) {
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 func newThreadChanges(flags *threadFlags) *cobra.Command {
 	var limit int
+	var pruned uint64
 	var from, to string
 	c := &cobra.Command{Use: "changes THREAD POINTER", Short: "List what changed a value of the state, newest first", Args: cobra.ExactArgs(2)}
 	c.Flags().IntVar(&limit, "limit", 50, "`number` of changes at most, 0 for all")
@@ -29,22 +30,24 @@ func newThreadChanges(flags *threadFlags) *cobra.Command {
 		more, err := pages(limit, func(size int32, token string) ([]*threadsvcv1.StateChange, string, error) {
 			resp, err := c.history.ListStateChanges(ctx, &threadsvcv1.ListStateChangesRequest{
 				Thread: c.name(args[0]), Pointer: args[1], From: begin, To: end, PageSize: size, PageToken: token})
+			pruned = resp.GetPrunedVersion()
 			return resp.GetChanges(), resp.GetNextPageToken(), err
 		}, func(change *threadsvcv1.StateChange) error {
-			view := changeView{change.GetPath(), change.GetPathBefore(), change.GetOperation(),
-				viewValue(change.GetBefore()), viewValue(change.GetAfter()), viewSource(change.GetSource())}
+			view := viewChange(change)
 			if c.json {
 				return c.out.json(view)
 			}
 			rows = append(rows, c.out.change(&view))
 			return nil
 		})
-		if err != nil || c.json {
+		if err != nil {
 			return err
 		}
-		c.out.table(rows)
-		c.more(more, limit)
-		return c.out.err
+		if !c.json {
+			c.out.table(rows)
+			c.more(more, limit)
+		}
+		return c.prunedChanges(pruned)
 	})
 }
 
@@ -94,11 +97,11 @@ func newThreadBlame(flags *threadFlags) *cobra.Command {
 				Thread: c.name(args[0]), Moment: moment, Pointer: pointer, PageSize: size, PageToken: token})
 			return resp.GetLeaves(), resp.GetNextPageToken(), err
 		}, func(leaf *threadsvcv1.BlamedLeaf) error {
-			view := leafView{leaf.GetPath(), viewValue(leaf.GetValue()), leaf.GetOperation(), viewSource(leaf.GetSource())}
+			view := viewLeaf(leaf)
 			if c.json {
 				return c.out.json(view)
 			}
-			rows = append(rows, append(append([]cell{{bold, short(view.Path, 0, 40)}}, sourceCells(view.Source)...), cell{"", view.Value.text(40)}))
+			rows = append(rows, append(append([]cell{{bold, short(view.Path, 0, 40)}}, leafCells(&view)...), cell{"", view.Value.text(40)}))
 			return nil
 		})
 		if err != nil || c.json {

@@ -47,7 +47,7 @@ func (c *threadCall) show(ctx context.Context, name *threadsvcv1.ThreadName, run
 	}
 	t := resp.GetThread()
 	view := &showView{
-		threadView: viewThread(t), Messages: t.GetMessageCount(), ContextBytes: t.GetContextSize(), StateBytes: size,
+		threadView: viewThread(t), FirstVersion: t.GetFirstVersion(), Messages: t.GetMessageCount(), ContextBytes: t.GetContextSize(), StateBytes: size,
 		PendingToolCalls: append([]string{}, t.GetPendingToolCalls()...), OpenInterrupts: []json.RawMessage{}, LastRuns: []runView{}, Undone: [][2]uint64{},
 	}
 	for _, interrupt := range t.GetOpenInterrupts() {
@@ -88,6 +88,9 @@ func (s *screen) thread(t *showView) {
 		s.field("tenant", cell{"", t.Tenant})
 	}
 	s.field("version", plain("%d", t.Version), styled(dim, "   log %.16s", t.LogHash))
+	if t.FirstVersion > 0 {
+		s.field("pruned", plain("version %d is the first moment that can be read, the log begins with %d", t.FirstVersion, t.FirstVersion+1))
+	}
 	s.field("created", cell{"", when(t.CreateTime)}, styled(dim, "   %s", s.ago(t.CreateTime)))
 	s.field("holds", plain("%s, state %s, together %s", count(int(t.Messages), "message"), bytesText(t.StateBytes), bytesText(uint64(t.ContextBytes))))
 	if text := t.metadata(s.width - 14); text != "" {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
@@ -22,6 +24,7 @@ var updateGolden = flag.Bool("update", false, "write the golden files of testdat
 type threadServer struct {
 	t      *testing.T
 	client threadsvcv1.ThreadServiceClient
+	conn   *grpc.ClientConn
 	env    []string
 	dir    string
 }
@@ -31,8 +34,8 @@ func newThreadServer(t *testing.T) *threadServer {
 	p := account{}.start(t, os.TempDir(), nil,
 		"serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--database-url", storetest.Database(t))
 	address := p.serving()
-	client, _ := clientOf(t, address)
-	return &threadServer{t, client, []string{"THREADSVC_SERVER=" + address, "THREADSVC_TENANT=" + demoTenant, "TZ=UTC"}, t.TempDir()}
+	client, conn := clientOf(t, address)
+	return &threadServer{t, client, conn, []string{"THREADSVC_SERVER=" + address, "THREADSVC_TENANT=" + demoTenant, "TZ=UTC"}, t.TempDir()}
 }
 
 // converse plays the demo's conversation, without its crash.

@@ -28,9 +28,11 @@ type threadView struct {
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 }
 
-// showView is a thread as show writes it.
+// showView is a thread as show writes it. The first version is the first moment that can be read, and the log goes on after
+// it; it is absent unless the thread was pruned.
 type showView struct {
 	threadView
+	FirstVersion     uint64            `json:"first_version,omitempty"`
 	Messages         int64             `json:"messages"`
 	ContextBytes     int64             `json:"context_bytes"`
 	StateBytes       uint64            `json:"state_bytes"`
@@ -98,22 +100,27 @@ type valueView struct {
 	SHA256    string          `json:"sha256,omitempty"`
 }
 
-// changeView is a change of a value; before or after is absent if there was, or is, none.
+// changeView is a change of a value; before or after is absent if there was, or is, none. If the list ends because the log
+// up to a version was pruned, a last line has that version as pruned_version. It is no change: its operation is empty, and
+// its source null. Changes have no pruned_version.
 type changeView struct {
-	Path       string      `json:"path"`
-	PathBefore string      `json:"path_before"`
-	Operation  string      `json:"operation"`
-	Before     *valueView  `json:"before,omitempty"`
-	After      *valueView  `json:"after,omitempty"`
-	Source     *sourceView `json:"source"`
+	Path          string      `json:"path"`
+	PathBefore    string      `json:"path_before"`
+	Operation     string      `json:"operation"`
+	Before        *valueView  `json:"before,omitempty"`
+	After         *valueView  `json:"after,omitempty"`
+	Source        *sourceView `json:"source"`
+	PrunedVersion uint64      `json:"pruned_version,omitempty"`
 }
 
-// leafView is a leaf of the state; source is absent for the state that a thread begins with.
+// leafView is a leaf of the state; source is absent for the state that a thread begins with, and for a leaf that has had its
+// value since pruned_version at least, so that what gave it was pruned.
 type leafView struct {
-	Path      string      `json:"path"`
-	Value     *valueView  `json:"value"`
-	Operation string      `json:"operation,omitempty"`
-	Source    *sourceView `json:"source,omitempty"`
+	Path          string      `json:"path"`
+	Value         *valueView  `json:"value"`
+	Operation     string      `json:"operation,omitempty"`
+	Source        *sourceView `json:"source,omitempty"`
+	PrunedVersion uint64      `json:"pruned_version,omitempty"`
 }
 
 func viewThread(t *threadsvcv1.Thread) threadView {
@@ -155,6 +162,20 @@ func viewSource(s *threadsvcv1.EntrySource) *sourceView {
 	return &sourceView{
 		Version: s.GetVersion(), CommitTime: s.GetCommitTime().AsTime(), Run: s.GetRunId(), Subagent: s.GetSubagentRunId(),
 		Kind: kindName(s.GetKind()), Type: s.GetEventType(), Offset: s.GetOffset(),
+	}
+}
+
+func viewChange(c *threadsvcv1.StateChange) changeView {
+	return changeView{
+		Path: c.GetPath(), PathBefore: c.GetPathBefore(), Operation: c.GetOperation(),
+		Before: viewValue(c.GetBefore()), After: viewValue(c.GetAfter()), Source: viewSource(c.GetSource()),
+	}
+}
+
+func viewLeaf(l *threadsvcv1.BlamedLeaf) leafView {
+	return leafView{
+		Path: l.GetPath(), Value: viewValue(l.GetValue()), Operation: l.GetOperation(),
+		Source: viewSource(l.GetSource()), PrunedVersion: l.GetPrunedVersion(),
 	}
 }
 
