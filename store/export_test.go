@@ -23,3 +23,6 @@ var (
 	LedgerStatement  = ledgerStatement
 	SummaryStatement = summaryStatement
 )
+
+// SQLLockUnchanged is the statement before which a sweep has marked, and after which it removes.
+const SQLLockUnchanged = sqlLockUnchanged

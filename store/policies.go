@@ -109,9 +109,13 @@ func (p *Postgres) Due(ctx context.Context, limit int) ([]DueThread, error) {
 	}, sqlDue, int64(limit))
 }
 
+// sqlSetDue keeps the policy from being changed until the transaction ends: a change after that is spread to what was set, and
+// one before it is seen though the head was waited for. The policy is locked before the head, and nobody who has the lock of a
+// policy waits for that of a head but here.
 const sqlSetDue = `
-UPDATE threads SET prune_due = coalesce($3, 'infinity'::timestamptz)
-WHERE thread_key = $1 AND runs = $2 AND EXISTS (SELECT 1 FROM retention_policies WHERE tenant = $4 AND updated_at = $5)`
+UPDATE threads t SET prune_due = coalesce($3, 'infinity'::timestamptz)
+FROM (SELECT 1 FROM retention_policies WHERE tenant = $4 AND updated_at = $5 FOR SHARE) p
+WHERE t.thread_key = $1 AND t.runs = $2`
 
 // SetDue implements Store.
 func (p *Postgres) SetDue(ctx context.Context, due DueThread, runs int64, at time.Time) error {

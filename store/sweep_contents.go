@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 
@@ -24,16 +25,21 @@ WHERE thread_key = $1 AND codec >= 2 AND last_version > $2
                                  WHERE b.thread_key = $1 AND b.first_version <= $2), 0)
 ORDER BY first_version LIMIT 16`
 
-const sqlOutlinedCheckpoints = `
-SELECT version, codec, fold FROM checkpoints
-WHERE thread_key = $1 AND codec >= 2 AND version > $2
-ORDER BY version LIMIT 16`
+// sqlUnmarked finds the checkpoints whose reference is none of those that were marked. That a cut writes below later
+// checkpoints, or over one, makes no difference to it: equal references need equal chunks.
+const sqlUnmarked = `FROM checkpoints c
+WHERE c.thread_key = $1 AND c.codec >= 2
+  AND NOT EXISTS (SELECT 1 FROM unnest($2::bytea[]) AS m (ref) WHERE m.ref = sha256(c.fold))`
 
-// marking is what is known to be referred to, up to a version of the log and of the checkpoints.
+const sqlOutlinedCheckpoints = `
+SELECT c.version, c.codec, c.fold ` + sqlUnmarked + `
+LIMIT 16`
+
+// marking is what is known to be referred to: by the log up to a version, and by checkpoints.
 type marking struct {
 	names       *content.Names
 	log         uint64
-	checkpoints uint64
+	checkpoints [][]byte // the hashes of their references, as they are stored
 }
 
 // outlinedRow is a row that refers to contents.
@@ -89,7 +95,7 @@ func (p *Postgres) markLog(ctx context.Context, key Key, m *marking) error {
 func (p *Postgres) markCheckpoints(ctx context.Context, key Key, m *marking) error {
 	fetch := p.fetchOf(ctx, key)
 	for {
-		rows, err := query(ctx, p, scanOutlinedCheckpoint, sqlOutlinedCheckpoints, uuid(key), bigint(m.checkpoints))
+		rows, err := query(ctx, p, scanOutlinedCheckpoint, sqlOutlinedCheckpoints, uuid(key), m.checkpoints)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -128,7 +134,8 @@ func (m *marking) checkpoint(row *outlinedRow, fetch fetchContents) error {
 	if err == nil {
 		err = m.names.Add(ref, fetch)
 	}
-	m.checkpoints = row.version
+	sum := sha256.Sum256(row.stored)
+	m.checkpoints = append(m.checkpoints, sum[:])
 	return err
 }
 
@@ -140,7 +147,7 @@ ORDER BY hash LIMIT $3`
 // sweepContents removes what nothing refers to. Of a thread with a part that cannot be read nothing is removed, since
 // what that refers to is not known.
 func (p *Postgres) sweepContents(ctx context.Context, at *pruning, limit int) error {
-	m := &marking{names: content.NewNames()}
+	m := &marking{names: content.NewNames(), checkpoints: [][]byte{}}
 	marked := false
 	for after := []byte{}; ; {
 		page, err := query(ctx, p, pgx.RowTo[[]byte], sqlContentNames, uuid(at.key), after, int64(limit))
@@ -203,10 +210,10 @@ FOR UPDATE`
 
 const sqlReferredSince = `
 SELECT EXISTS (SELECT 1 FROM log_segments
-               WHERE thread_key = $1 AND codec >= 2 AND last_version > $2
+               WHERE thread_key = $1 AND codec >= 2 AND last_version > $3
                  AND first_version >= coalesce((SELECT max(b.first_version) FROM log_segments b
-                                                WHERE b.thread_key = $1 AND b.first_version <= $2), 0))
-    OR EXISTS (SELECT 1 FROM checkpoints WHERE thread_key = $1 AND codec >= 2 AND version > $3)`
+                                                WHERE b.thread_key = $1 AND b.first_version <= $3), 0))
+    OR EXISTS (SELECT 1 ` + sqlUnmarked + `)`
 
 const sqlDeleteContents = `
 DELETE FROM contents
@@ -224,10 +231,10 @@ func (p *Postgres) removeIfUnchanged(ctx context.Context, at *pruning, m *markin
 		if err != nil {
 			return err
 		}
-		if first != at.version { // cut again, by a checkpoint that may be before those that were marked
+		if first != at.version { // cut again, which is another sweep
 			return errBusy
 		}
-		err = tx.QueryRow(ctx, sqlReferredSince, uuid(at.key), bigint(m.log), bigint(m.checkpoints)).Scan(&added)
+		err = tx.QueryRow(ctx, sqlReferredSince, uuid(at.key), m.checkpoints, bigint(m.log)).Scan(&added)
 		if err != nil || added {
 			return err
 		}
