@@ -2,38 +2,46 @@ package store
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/threadsvc/threadsvc/store/content"
 )
 
-// CommitHeld implements Store. It is not tried again when it fails: change was called, and its commit may have been written.
+// CommitHeld implements Store. It is tried again only until change was called.
 func (p *Postgres) CommitHeld(ctx context.Context, key Key, version uint64, maxBytes int, change func(*Loaded) (*Commit, error)) Result {
 	var result Result
 	var refused error
-	err := p.inTransaction(ctx, sqlBeginFair, func(tx pgx.Tx) error {
-		head, err := lockHead(ctx, tx, key)
-		if err != nil {
-			return err
-		}
-		news, err := sinceIn(ctx, tx, &head, version, maxBytes)
-		if err != nil {
-			return err
-		}
-		var commit *Commit
-		if commit, refused = change(news); refused != nil {
-			return refused
-		}
-		if err := commit.Check(); err != nil {
-			return err
-		}
-		commit.pack()
-		return writeIn(ctx, tx, []member{{commit, &result}})
+	called := false
+	again := func(err error) bool { return !called && safeWrite(err) }
+	err := retry(ctx, again, func() error {
+		return p.inTransaction(ctx, sqlBeginFair, func(tx pgx.Tx) error {
+			head, err := lockHead(ctx, tx, key)
+			if err != nil {
+				return err
+			}
+			news, err := sinceIn(ctx, tx, &head, version, maxBytes)
+			if err != nil {
+				return err
+			}
+			var commit *Commit
+			called = true
+			if commit, refused = change(news); refused != nil {
+				return refused
+			}
+			if err := commit.Check(); err != nil {
+				return err
+			}
+			commit.pack()
+			return writeIn(ctx, tx, []member{{commit, &result}})
+		})
 	})
 	switch {
 	case refused != nil:
 		return Result{Err: refused}
+	case called && safeWrite(err): // nothing was written, and whoever calls anew may succeed
+		return Result{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
 	case err != nil:
 		return Result{Err: classify(err)}
 	}
