@@ -9,9 +9,10 @@ import (
 
 // How transactions begin. The settings travel with BEGIN in one message and end with the transaction, so they cost no
 // round trip and hold behind PgBouncer. A server that vanishes in the middle of one keeps its locks for no longer than
-// idle_in_transaction_session_timeout: between two statements there is nothing but work of its own.
+// idle_in_transaction_session_timeout: between two statements there is nothing but work of its own. To Postgres a session is
+// idle until it has the whole next statement, so the time has to suffice for packing large values and sending them.
 const (
-	sqlBegin     = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '10s'`
+	sqlBegin     = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '1min'`
 	sqlBeginWary = sqlBegin + `; SET LOCAL lock_timeout = '25ms'`
 	// sqlBeginFair is for a writer whose turn comes only if it queues behind the commits of others.
 	sqlBeginFair = sqlBegin + `; SET LOCAL lock_timeout = '250ms'`
