@@ -19,7 +19,7 @@ func TestFoldFormRestoresTheThread(t *testing.T) {
 		for _, step := range aguitest.Stream(t, aguitest.Options{}) {
 			m.step(step)
 			live := m.threads[0]
-			restored := reform(t, live)
+			restored := reform(t, live, m.lim)
 			if diff := differ(live, restored); diff != "" {
 				t.Fatalf("restored from the stored form: %s", diff)
 			}
@@ -30,8 +30,9 @@ func TestFoldFormRestoresTheThread(t *testing.T) {
 	})
 }
 
-// reform takes a thread through the stored form of its fold, which must be the same for the result.
-func reform(t failer, th *agui.Thread) *agui.Thread {
+// reform takes a thread through the stored form of its fold, which must be the same for the result, and gives it limits,
+// which are no part of the form.
+func reform(t failer, th *agui.Thread, lim agui.Limits) *agui.Thread {
 	t.Helper()
 	fold := th.Fold()
 	stored := fold.Append(nil)
@@ -42,7 +43,7 @@ func reform(t failer, th *agui.Thread) *agui.Thread {
 	if err != nil {
 		t.Fatalf("decode: %v", err)
 	}
-	restored, err := agui.Restore("t", read, th.Hash(), agui.DefaultLimits())
+	restored, err := agui.Restore("t", read, th.Hash(), lim)
 	if err != nil {
 		t.Fatalf("restore: %v", err)
 	}
@@ -56,7 +57,7 @@ func reform(t failer, th *agui.Thread) *agui.Thread {
 func TestFoldFormOfANewThread(t *testing.T) {
 	t.Parallel()
 	th := agui.NewThread("t", agui.DefaultLimits())
-	if diff := differ(th, reform(t, th)); diff != "" {
+	if diff := differ(th, reform(t, th, agui.DefaultLimits())); diff != "" {
 		t.Fatal(diff)
 	}
 	if f := th.Fold(); f.State != nil || f.Version != 0 {
