@@ -98,6 +98,8 @@ func TestModelAcceptsWhatMayHappen(t *testing.T) {
 		"followed":                   opened().tail(3, 1).tail(4, 4),
 		"two that race":              opened().takeOver(3, 6, "r2", 6, 6).takeOver(3, 6, "r3", 7, 8),
 		"finished, and the next run": opened().append(3, 4, "r1", 5, 3, 20, 21).start(4, 5, "r2", 6, 22),
+		"lost, and ended":            opened().lostAppend(3, "r1", 5, 3, 6).end(4, 5, "r1", 8).refusal(6, 7, "r1", 5, 6, 8, "RUN_CLOSED").start(8, 9, "r2", 6, 9),
+		"lost, expired, and read":    opened().lostAppend(3, "r1", 5, 3, 6).read(8, 9, 8).refusal(9, 10, "r1", 5, 6, 8, "RUN_CLOSED").start(11, 12, "r2", 6, 9),
 		"refused, and nothing came of it": opened().op(3, 4, asked{kind: opStart, run: "r2"},
 			answered{verdict: refused, reason: "RUN_ACTIVE", holder: "r1"}).append(4, 5, "r1", 5, 3, 4, 5),
 	} {

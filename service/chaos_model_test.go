@@ -252,8 +252,12 @@ func (s *threadState) refuse(in *asked, out *answered) bool {
 	case in.contested && out.reason == "LEASE_LOST":
 		s.fenced = true
 	case s.mayHaveExpired(in.back):
+		least := uint64(1)
+		if s.idle || s.reach(in.back) > s.next { // the mark may be among what the last version that was told counts
+			least, s.exact = 0, false
+		}
 		s.closed = true
-		return s.grow(1, 0)
+		return s.grow(least, 0)
 	default:
 		return false
 	}
