@@ -269,12 +269,62 @@ func (h *history) operations(facts *logFacts) []porcupine.Operation {
 		}
 	}
 	relate(kept, h.ops)
+	rank(kept)
 	var all []porcupine.Operation
 	for _, op := range kept {
 		all = append(all, porcupine.Operation{Input: &op.asked, Call: op.asked.call, Output: &op.answered, Return: op.back})
 	}
+	narrow(all)
 	return all
 }
+
+// rank makes the order of each append its place, from 1, among those of its stream that were answered.
+func rank(ops []*chaosOp) {
+	streams := map[string][]*chaosOp{}
+	for _, op := range ops {
+		if op.kind == opAppend && op.order > 0 {
+			streams[op.run] = append(streams[op.run], op)
+		}
+	}
+	for _, appends := range streams {
+		slices.SortFunc(appends, func(a, b *chaosOp) int { return cmp.Compare(a.order, b.order) })
+		for i, op := range appends {
+			op.order = i + 1
+		}
+	}
+}
+
+// narrow leaves the checker fewer orders to try: versions only grow, so whoever was told a lower one than another was served
+// before. No operation can have been served before the calls of those, nor after the answers of the others. A tail tells what
+// was a version at some time before.
+func narrow(ops []porcupine.Operation) {
+	var told []*porcupine.Operation
+	for i := range ops {
+		if ops[i].Input.(*asked).kind != opTail && versionOf(&ops[i]) > 0 {
+			told = append(told, &ops[i])
+		}
+	}
+	slices.SortStableFunc(told, func(a, b *porcupine.Operation) int { return cmp.Compare(versionOf(a), versionOf(b)) })
+	call, latest := int64(0), int64(0) // the last call among those told less, and among all so far
+	for i, op := range told {
+		if i > 0 && versionOf(told[i-1]) < versionOf(op) {
+			call = latest
+		}
+		latest = max(latest, op.Call)
+		op.Call = max(op.Call, call)
+	}
+	back, first := int64(forever), int64(forever)
+	for i := len(told) - 1; i >= 0; i-- {
+		if i+1 < len(told) && versionOf(told[i]) < versionOf(told[i+1]) {
+			back = first
+		}
+		first = min(first, told[i].Return)
+		told[i].Return = min(told[i].Return, back)
+	}
+}
+
+// versionOf is the version that an operation's caller was told, 0 if none.
+func versionOf(op *porcupine.Operation) uint64 { return op.Output.(*answered).version }
 
 // mayHaveHappened judges an operation without an answer, save appends. The log tells the version of a run's input, but no token.
 func (op *chaosOp) mayHaveHappened(facts *logFacts) bool {

@@ -76,6 +76,15 @@ func opened() *told {
 	return h.start(1, 2, "r1", 5, 1).append(2, 3, "r1", 5, 0, 3, 4)
 }
 
+// resends are many appends at once of what the stream has received, answered in their order.
+func (h *told) resends(call, back int64, run string, token, version uint64, out answered) *told {
+	for i := range 30 {
+		out.next, out.version = 3, version
+		h.op(call, back, asked{kind: opAppend, run: run, token: token, first: 0, until: 3, order: i + 1}, out)
+	}
+	return h
+}
+
 // TestModelAcceptsWhatMayHappen checks histories that a sound service can leave behind.
 func TestModelAcceptsWhatMayHappen(t *testing.T) {
 	t.Parallel()
@@ -95,6 +104,8 @@ func TestModelAcceptsWhatMayHappen(t *testing.T) {
 		"expired, as a read tells":   opened().read(8, 9, 5).refusal(9, 10, "r1", 5, 3, 4, "RUN_CLOSED"),
 		"expired, as its owner sees": opened().refusal(8, 9, "r1", 5, 3, 4, "RUN_CLOSED").start(9, 10, "r2", 6, 6),
 		"a lease that nobody minded": opened().append(50, 51, "r1", 5, 3, 4, 5),
+		"many that were received":    opened().takeOver(3, 4, "r2", 6, 6).resends(4, 9, "r1", 5, 6, answered{verdict: done}).append(4, 5, "r2", 6, 0, 1, 7),
+		"many that were refused":     opened().takeOver(3, 4, "r2", 6, 6).resends(4, 9, "r1", 5, 0, answered{verdict: refused, reason: "RUN_CLOSED"}),
 		"followed":                   opened().tail(3, 1).tail(4, 4),
 		"two that race":              opened().takeOver(3, 6, "r2", 6, 6).takeOver(3, 6, "r3", 7, 8),
 		"finished, and the next run": opened().append(3, 4, "r1", 5, 3, 20, 21).start(4, 5, "r2", 6, 22),
@@ -131,13 +142,17 @@ func TestModelRefusesBugs(t *testing.T) {
 		"tail of what nobody wrote":           opened().tail(4, 5),
 		"tail before the call":                opened().tail(3, 7).append(4, 5, "r1", 5, 3, 6, 7),
 		"stale read":                          opened().read(4, 5, 3),
-		"two active runs":                     opened().start(3, 4, "r2", 6, 5),
-		"expired too early":                   opened().start(4, 4, "r2", 6, 6),
-		"expired while it was renewed":        opened().append(7, 8, "r1", 5, 3, 3, 4).start(8, 8, "r2", 6, 6),
-		"refused without a reason":            opened().refusal(3, 4, "r1", 5, 3, 4, "LEASE_LOST"),
-		"taken over without a mark":           opened().takeOver(3, 4, "r2", 6, 5),
-		"refused, and it happened":            opened().takeOver(3, 4, "r2", 6, 6).refusal(4, 5, "r1", 5, 3, 6, "RUN_CLOSED").read(5, 6, 9),
-		"started twice":                       opened().takeOver(3, 4, "r2", 6, 6).takeOver(4, 5, "r2", 7, 8),
+		"stale read of two":                   opened().append(3, 4, "r1", 5, 3, 4, 5).read(3, 6, 5).read(7, 8, 4),
+		"acknowledged out of order": opened().takeOver(3, 4, "r2", 6, 6).
+			op(4, 5, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 2, order: 2}, answered{verdict: done, next: 2, version: 6}).
+			op(6, 7, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 1, order: 1}, answered{verdict: done, next: 1, version: 6}),
+		"two active runs":              opened().start(3, 4, "r2", 6, 5),
+		"expired too early":            opened().start(4, 4, "r2", 6, 6),
+		"expired while it was renewed": opened().append(7, 8, "r1", 5, 3, 3, 4).start(8, 8, "r2", 6, 6),
+		"refused without a reason":     opened().refusal(3, 4, "r1", 5, 3, 4, "LEASE_LOST"),
+		"taken over without a mark":    opened().takeOver(3, 4, "r2", 6, 5),
+		"refused, and it happened":     opened().takeOver(3, 4, "r2", 6, 6).refusal(4, 5, "r1", 5, 3, 6, "RUN_CLOSED").read(5, 6, 9),
+		"started twice":                opened().takeOver(3, 4, "r2", 6, 6).takeOver(4, 5, "r2", 7, 8),
 		"active after its end": opened().append(3, 4, "r1", 5, 3, 20, 21).op(5, 6, asked{kind: opStart, run: "r2"},
 			answered{verdict: refused, reason: "RUN_ACTIVE", holder: "r1"}),
 	} {

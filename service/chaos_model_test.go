@@ -32,8 +32,8 @@ type threadState struct {
 	fenced  bool // its token is worthless, while its run is still active
 	renewed int64
 	ttl     int64
-	order   int    // of the last append that was acknowledged
-	over    string // the streams before it, each with its next offset
+	order   int    // of the last append that was answered
+	over    string // the streams before it, each as an overStream
 }
 
 // threadModel is the specification in the checker's form.
@@ -150,7 +150,7 @@ func (s *threadState) start(in *asked, out *answered) bool {
 		return false
 	}
 	if s.run != "" {
-		s.over += s.run + "=" + strconv.Itoa(s.next) + " "
+		s.over += overStream{s.run, s.next, s.order}.String()
 	}
 	s.fence = max(s.fence+1, out.token)
 	s.run, s.plan, s.token, s.next, s.closed, s.fenced, s.idle = in.run, in.plan, out.token, 0, false, false, false
@@ -164,29 +164,60 @@ func (s *threadState) known(run string) bool {
 	return over || s.run == run
 }
 
-// ended returns the next offset of a stream that another has followed.
-func (s *threadState) ended(run string) (next int, ok bool) {
+// overStream is a stream that another has followed.
+type overStream struct {
+	run   string
+	next  int // the offset after its last event
+	order int // of the last append that was answered
+}
+
+// String is its text in threadState.over.
+func (o overStream) String() string { return fmt.Sprintf("%s=%d#%d ", o.run, o.next, o.order) }
+
+// ended returns a stream that another has followed.
+func (s *threadState) ended(run string) (o overStream, ok bool) {
 	_, rest, ok := strings.Cut(" "+s.over, " "+run+"=")
 	if ok {
 		text, _, _ := strings.Cut(rest, " ")
-		next, _ = strconv.Atoi(text)
+		next, order, _ := strings.Cut(text, "#")
+		o.run = run
+		o.next, _ = strconv.Atoi(next)
+		o.order, _ = strconv.Atoi(order)
 	}
-	return next, ok
+	return o, ok
+}
+
+// inTurn notes the place of an answered append among those of its stream, and reports whether it is the next: they are judged
+// in their order, whether the stream may append or not.
+func (s *threadState) inTurn(in *asked) bool {
+	o, over := s.ended(in.run)
+	switch {
+	case in.order == 0:
+	case over && in.order != o.order+1 || s.run == in.run && in.order != s.order+1:
+		return false
+	case over:
+		s.over = strings.Replace(s.over, o.String(), overStream{o.run, o.next, in.order}.String(), 1)
+	case s.run == in.run:
+		s.order = in.order
+	}
+	return true
 }
 
 func (s *threadState) append(in *asked, out *answered) bool {
 	switch {
+	case !s.inTurn(in):
+		return false
 	case out.verdict == refused:
 		return s.refuse(in, out)
 	case s.run == in.run && s.mayAppend(in):
 		return s.take(in, out)
 	}
-	next, over := s.ended(in.run)
+	o, over := s.ended(in.run)
 	if s.run == in.run && s.closed {
-		next, over = s.next, true
+		o.next, over = s.next, true
 	}
 	// What a stream that is over had received is acknowledged again.
-	next = max(next, in.plan.lostUntil(in.back))
+	next := max(o.next, in.plan.lostUntil(in.back))
 	received := over && in.first < in.until && in.until <= next && (out.next < 0 || out.next == in.until)
 	return received && (out.version == 0 || s.read(out.version, in.back))
 }
@@ -198,9 +229,6 @@ func (s *threadState) mayAppend(in *asked) bool {
 
 // take adds what is new of an append.
 func (s *threadState) take(in *asked, out *answered) bool {
-	if in.order != 0 && in.order < s.order {
-		return false // it was sent before one that was acknowledged
-	}
 	reach, next := s.reach(in.back), max(s.next, in.until)
 	if in.first > reach {
 		return false
@@ -216,14 +244,13 @@ func (s *threadState) take(in *asked, out *answered) bool {
 	}
 	added := uint64(max(0, next-reach)) // what lies below may have been counted in the version already
 	s.exact = s.exact && reach == s.next
-	s.next, s.order, s.renewed, s.idle = next, in.order, max(s.renewed, in.call), false
+	s.next, s.renewed, s.idle = next, max(s.renewed, in.call), false
 	return s.grow(added, out.version)
 }
 
 // resend takes events that may have been received before by a stream that may be over: they do not renew its lease then, and
 // the answer has the offset after them instead of the stream's.
 func (s *threadState) resend(in *asked, out *answered) bool {
-	s.order = in.order
 	s.exact = s.exact && max(in.until, s.reach(in.back)) <= s.next // some may be new
 	switch {
 	case out.next >= 0 && (out.next < in.until || out.next > s.reach(in.back)):
@@ -290,8 +317,11 @@ func (s *threadState) end(in *asked, out *answered) bool {
 }
 
 // linearize reports whether there is an order of the operations of a history, each at some time between its call and its
-// answer, in which a thread would have given these answers. It gives up after a while.
+// answer, in which a thread would have given these answers. It gives up after a while, with the result Unknown.
 func linearize(ops []porcupine.Operation, limit time.Duration) porcupine.CheckResult {
+	if slices.ContainsFunc(ops, func(op porcupine.Operation) bool { return op.Call > op.Return }) {
+		return porcupine.Illegal // by the order of the versions, see narrow
+	}
 	return porcupine.CheckOperationsTimeout(threadModel, ops, limit)
 }
 

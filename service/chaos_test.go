@@ -69,6 +69,7 @@ type chaos struct {
 	checked    int
 	entries    int
 	operations int           // of all histories
+	undecided  int           // histories whose check took too long
 	slowest    time.Duration // the check of one of them
 	counts     chaosCounts
 	faults     map[string]int
@@ -354,7 +355,11 @@ func (c *chaos) tell() {
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", name, c.faults[name]))
 	}
-	fmt.Printf("chaos: %d operations in %d histories checked for linearizability, the slowest in %v\n", c.operations, c.checked, c.slowest.Round(time.Millisecond))
+	fmt.Printf("chaos: %d operations in %d histories checked for linearizability, %d not decided, the slowest in %v\n",
+		c.operations, c.checked, c.undecided, c.slowest.Round(time.Millisecond))
+	if c.undecided > 0 && c.undecided == c.checked {
+		c.t.Error("no history was decided")
+	}
 	fmt.Printf("chaos: faults: %s\n", strings.Join(faults, "; "))
 	for _, kind := range chaosKinds {
 		fmt.Printf("chaos: %s: %d\n", kind, c.found[kind])
