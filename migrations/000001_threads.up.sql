@@ -6,8 +6,8 @@
 --     ended, for runs to be merged, and for threads to be pruned. The retention policies of tenants are the one table
 --     without a thread.
 --   * Payloads are bytea, never jsonb: numbers, the order of members and escapes come back as they came. A codec says how
---     they are stored: 0 as they are, 1 zstd, 4 S2 (folds). Compressed columns are EXTERNAL, since compressing twice gains
---     nothing.
+--     they are stored: 0 as they are, 1 zstd, 4 S2 (folds), 8 zstd of log entries in columns; plus 2 with references to contents.
+--     Compressed columns are EXTERNAL, since compressing twice gains nothing.
 --   * text holds identifiers only.
 --   * Times are the database's.
 
@@ -133,7 +133,7 @@ CREATE TABLE log_segments (
     CONSTRAINT log_segments_pkey PRIMARY KEY (thread_key, first_version),
     CONSTRAINT log_segments_versions_valid CHECK (first_version >= 1 AND last_version >= first_version),
     CONSTRAINT log_segments_offsets_valid CHECK (first_offset >= 0 AND next_offset >= first_offset),
-    CONSTRAINT log_segments_codec_valid CHECK (codec BETWEEN 0 AND 3),
+    CONSTRAINT log_segments_codec_valid CHECK (codec IN (0, 1, 2, 3, 8, 10)),
     CONSTRAINT log_segments_size_valid CHECK (size >= 0)
 );
 

@@ -77,7 +77,7 @@ func packAll(plain ...[]byte) (int16, [][]byte) {
 	return codecZstd, packed
 }
 
-// unpack reverses pack and packFold. Nil stays nil. The error is ErrCorrupt.
+// unpack reverses pack, packFold and packEntries. Nil stays nil. The error is ErrCorrupt.
 func unpack(codec int16, stored []byte) (plain []byte, err error) {
 	switch {
 	case stored == nil || codec == codecPlain:
@@ -86,6 +86,8 @@ func unpack(codec int16, stored []byte) (plain []byte, err error) {
 		plain, err = decoder.DecodeAll(stored, nil)
 	case codec == codecS2:
 		plain, err = unpackS2(stored)
+	case codec == codecColumns:
+		plain, err = unpackColumns(stored)
 	default:
 		err = fmt.Errorf("codec %d is unknown", codec)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
 )
 
@@ -89,6 +90,39 @@ func TestCodec(t *testing.T) {
 	for codec, corrupt := range map[int16][]byte{1: stored, 2: stored, 4: cut, -1: nil} {
 		if _, err := store.Unpack(codec, corrupt); corrupt != nil && !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("codec %d: %v, want ErrCorrupt", codec, err)
+		}
+	}
+}
+
+// Log entries are stored in columns, which are shorter; what is none is stored as it is, and both come back.
+func TestCodecOfEntries(t *testing.T) {
+	t.Parallel()
+	var entries []byte
+	for i := range uint64(100) {
+		e := agui.Entry{Kind: agui.KindEvent, Offset: i, Payload: fmt.Appendf(nil, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"%d"}`, i*i%97)}
+		entries = e.Append(entries)
+	}
+	_, rows := store.Pack(entries)
+	for name, pack := range map[string]func([]byte) (int16, []byte){"on the way": store.PackEntries, "merged": store.PackEntriesDense} {
+		for _, test := range []struct {
+			plain []byte
+			codec int16
+		}{{nil, 0}, {entries[:64], 0}, {entries, 8}, {append(slices.Clone(entries), 1), 1}} {
+			codec, stored := pack(test.plain)
+			if codec != test.codec {
+				t.Errorf("%s: %d bytes are stored with codec %d, want %d", name, len(test.plain), codec, test.codec)
+			}
+			if codec == 8 && len(stored) > len(rows)*7/8 {
+				t.Errorf("%s: columns take %d bytes, entries %d", name, len(stored), len(rows))
+			}
+			if got, err := store.Unpack(codec, stored); err != nil || !slices.Equal(got, test.plain) {
+				t.Errorf("%s: %d bytes came back as %d: %v", name, len(test.plain), len(got), err)
+			}
+		}
+	}
+	for _, corrupt := range [][]byte{rows, rows[:len(rows)-1], nil, {}} {
+		if _, err := store.Unpack(8, corrupt); corrupt != nil && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%d bytes: %v, want ErrCorrupt", len(corrupt), err)
 		}
 	}
 }

@@ -16,6 +16,9 @@ var (
 	Unpack    = unpack
 	Pack      = pack
 	PackFold  = packFold
+
+	PackEntries      = packEntries
+	PackEntriesDense = packEntriesDense
 )
 
 // LedgerStatement and SummaryStatement are the statements of the ledger with their arguments.

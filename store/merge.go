@@ -178,7 +178,7 @@ func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
 		size += s.size
 		spans = append(spans, s.spans()...)
 	}
-	codec, packed := packDense(entries)
+	codec, packed := packEntriesDense(entries)
 	batch.Queue(sqlDeleteSegments, uuid(key), versions)
 	batch.Queue(sqlInsertMerged, uuid(key), bigint(one.FirstVersion), bigint(one.LastVersion), one.RunID, one.StreamID,
 		bigint(one.FirstOffset), bigint(one.NextOffset), codec|outlined, packed, size, one.CommittedAt,

@@ -40,7 +40,7 @@ func (c *Commit) pack() {
 	c.packed, c.chunks = make([]packedSegment, len(c.Segments)), map[content.Hash][]byte{}
 	for i, segment := range c.Segments {
 		entries, outlined := outline(segment.Entries, c.chunks)
-		codec, packed := pack(entries)
+		codec, packed := packEntries(entries)
 		if outlined {
 			codec |= codecOutlined
 		}

@@ -119,9 +119,9 @@ type segment struct {
 
 // The numbers of codecs in the tables, and the size from which the store compresses.
 const (
-	codecPlain  int16 = 0
-	codecZstd   int16 = 1
-	minCompress       = 100
+	codecPlain   int16 = 0
+	codecColumns int16 = 8
+	minCompress        = 100
 )
 
 var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
@@ -146,8 +146,12 @@ func pack(plain []byte) (int16, []byte, error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("yardstick: zstd: %w", err)
 	}
-	if packed := z.EncodeAll(plain, make([]byte, 0, len(plain)/4)); len(packed) < len(plain) {
-		return codecZstd, packed, nil
+	columns, ok := agui.AppendColumns(nil, plain)
+	if !ok {
+		return 0, nil, agui.ErrEntryCorrupt
+	}
+	if packed := z.EncodeAll(columns, make([]byte, 0, len(columns)/4)); len(packed) < len(plain) {
+		return codecColumns, packed, nil
 	}
 	return codecPlain, plain, nil
 }
