@@ -51,6 +51,9 @@ type object struct {
 // indexedMembers is the number of members from which on an object has an index.
 const indexedMembers = 16
 
+// usualMembers is the number of members that there is room for from the beginning: a message's id, role, content, and one more.
+const usualMembers = 4
+
 type member struct {
 	name    string
 	literal Value // the name as it is written, with quotes
@@ -124,6 +127,9 @@ func (o *object) setLiteral(name string, literal Value, value node) int {
 	}
 	if literal == nil {
 		literal = quote(name)
+	}
+	if o.members == nil {
+		o.members = make([]member, 0, usualMembers)
 	}
 	o.members = append(o.members, member{name: name, literal: literal, value: value})
 	if o.index != nil {

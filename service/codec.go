@@ -66,6 +66,9 @@ const (
 	fieldEvents = 2
 )
 
+// manyEvents bounds the room that is made for events on the guess that all are as long as the first.
+const manyEvents = 1024
+
 var errWireFormat = errors.New("service: the message is not in the wire format of protobuf")
 
 // unmarshalAppend is proto.Unmarshal with events that alias text.
@@ -73,6 +76,9 @@ func unmarshalAppend(text []byte, req *threadsvcv1.AppendEventsRequest) error {
 	var events [][]byte
 	rest, err := eachField(text, fieldBatch, func(rest, batch []byte) ([]byte, error) {
 		others, err := eachField(batch, fieldEvents, func(rest, event []byte) ([]byte, error) {
+			if events == nil {
+				events = make([][]byte, 0, min(len(batch)/(len(event)+2)+1, manyEvents))
+			}
 			events = append(events, event[:len(event):len(event)])
 			return rest, nil
 		})
