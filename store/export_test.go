@@ -19,6 +19,8 @@ var (
 
 	PackEntries      = packEntries
 	PackEntriesDense = packEntriesDense
+	EncodeTimes      = encodeTimes
+	DecodeTimes      = decodeTimes
 )
 
 // LedgerStatement and SummaryStatement are the statements of the ledger with their arguments.

@@ -2,9 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,7 +13,7 @@ import (
 const mergedSize = 1 << 20
 
 // merger compresses merged segments: harder than those on the way to an acknowledgement.
-var merger = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true)))
+var merger = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderCRC(true)))
 
 const sqlUnmerged = `
 SELECT r.thread_key, r.ordinal, r.last_version FROM runs r
@@ -192,33 +190,4 @@ func (s *storedSegment) spans() []TimeSpan {
 		return spans
 	}
 	return []TimeSpan{{LastVersion: s.LastVersion, CommittedAt: s.CommittedAt}}
-}
-
-// encodeTimes writes spans as pairs of uvarints: the number of versions, and the microseconds since the span before.
-func encodeTimes(spans []TimeSpan, first uint64, at time.Time) []byte {
-	var text []byte
-	for _, s := range spans {
-		text = binary.AppendUvarint(text, s.LastVersion+1-first)
-		text = binary.AppendUvarint(text, uint64(max(0, s.CommittedAt.Sub(at).Microseconds())))
-		first, at = s.LastVersion+1, s.CommittedAt
-	}
-	return text
-}
-
-// decodeTimes reverses encodeTimes; nil for a text that is none.
-func decodeTimes(text []byte, first uint64, at time.Time) []TimeSpan {
-	var spans []TimeSpan
-	for len(text) > 0 {
-		versions, n := binary.Uvarint(text)
-		if n <= 0 {
-			return nil
-		}
-		since, m := binary.Uvarint(text[n:])
-		if m <= 0 {
-			return nil
-		}
-		first, at = first+versions, at.Add(time.Duration(since)*time.Microsecond)
-		spans, text = append(spans, TimeSpan{LastVersion: first - 1, CommittedAt: at}), text[n+m:]
-	}
-	return spans
 }

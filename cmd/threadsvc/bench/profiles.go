@@ -21,7 +21,7 @@ var profiles = []profile{
 	{"unacked", "one event at a time, each acknowledged before the next; against streams that commit alone",
 		"batch=1 unacked=1 runs=20 duration=10s alone=true"},
 	{"paced", "100 events per second of each thread, one per message; against a single row's commit on the idle database",
-		"batch=1 pace=100 runs=4 duration=30s single=true"},
+		"batch=1 pace=100 runs=10 duration=30s single=true"},
 	{"restate", "every run restates all messages and the state; bytes kept per run at the end against run 10",
 		"threads=2 runs=999 tokens=20 tool-calls=1 deltas=3 snapshots=all growth=true duration=2m"},
 	{"state", "10 MiB of state against 1 KiB: what an event costs the service",
