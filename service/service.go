@@ -120,6 +120,7 @@ type Service struct {
 	waiting   *waitRoom
 	tails     *tails
 	exchanges *exchanges
+	deep      *deep
 	imports   chan struct{} // has room for one of each import under way
 
 	drain    chan struct{} // closed when streams shall end
@@ -133,6 +134,7 @@ func New(st store.Store, cfg Config) *Service {
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{}), imports: make(chan struct{}, maxImports)}
 	s.cache = newCache(cfg.CacheBytes)
 	s.tails, s.exchanges = newTails(st, cfg), newExchanges()
+	s.deep = newDeep()
 	s.reads, s.writes, s.turns = newGate(cfg.Reads), newGate(cfg.Writes), newTurns()
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
@@ -155,6 +157,7 @@ func (s *Service) Drain() {
 func (s *Service) Close() {
 	s.Drain()
 	s.streams.Wait()
+	s.deep.close()
 	s.pruner.close()
 	s.reaper.close()
 	s.merger.close()

@@ -22,6 +22,8 @@ func (s *Service) AppendEvents(stream threadsvcv1.ThreadService_AppendEventsServ
 		return s.streamStatus(errShuttingDown)
 	}
 	defer s.exchanges.leave(x)
+	s.cache.countStream(1)
+	defer s.cache.countStream(-1)
 	return s.streamStatus(x.finish(x.receiveSafely(stream.Context())))
 }
 
@@ -67,7 +69,7 @@ func (x *exchange) identify(ctx context.Context, req *threadsvcv1.AppendEventsRe
 	switch {
 	case x.w == nil:
 		if x.w, err = streamWriterOf(req); err == nil {
-			x.service.refresh(ctx, x.w)
+			x.service.deep.run(func() { x.service.refresh(ctx, x.w) })
 		}
 	case req.GetRun() != nil:
 		err = errField("run", "belongs into the first request only")
@@ -78,10 +80,16 @@ func (x *exchange) identify(ctx context.Context, req *threadsvcv1.AppendEventsRe
 }
 
 // take folds a batch and queues its answer. The error ends the stream, after the answers that are queued.
-func (x *exchange) take(ctx context.Context, batch *threadsvcv1.EventBatch) error {
+func (x *exchange) take(ctx context.Context, batch *threadsvcv1.EventBatch) (err error) {
 	if err := x.awaitRoom(); err != nil {
 		return err
 	}
+	x.service.deep.run(func() { err = x.foldFirst(ctx, batch) })
+	return err
+}
+
+// foldFirst is take, once there is room for the answer.
+func (x *exchange) foldFirst(ctx context.Context, batch *threadsvcv1.EventBatch) error {
 	x.folding.Lock()
 	defer x.folding.Unlock()
 	out, err := x.service.append(ctx, x.w, batch)
