@@ -12,8 +12,9 @@ import (
 type cache struct {
 	limit int64
 
-	mu   sync.Mutex
-	used int64
+	mu      sync.Mutex
+	used    int64 // by the live threads
+	streams int64 // AppendEvents streams that are open
 	// suspects are threads to be loaded with suspect set, at most maxSuspects.
 	suspects map[store.Key]bool
 	lives    map[store.Key]*list.Element
@@ -69,12 +70,27 @@ func (c *cache) settle(l *live) {
 	memory := l.memory()
 	c.used += memory - entry.memory
 	entry.memory = memory
-	for at := c.order.Back(); at != nil && c.used > c.limit; {
+	for at := c.order.Back(); at != nil && c.used > c.room(); {
 		before := at.Prev()
 		c.evict(at)
 		at = before
 	}
 }
+
+// streamMemory is about what an AppendEvents stream takes that is idle: 8 KiB of stack, the rest are the buffers, contexts and
+// metadata of gRPC, and ours.
+const streamMemory = 14 << 10
+
+// countStream adds an open stream, or -1 for one that has ended. Streams take from the memory for live threads.
+func (c *cache) countStream(change int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams += change
+}
+
+// room is the memory for live threads: the limit without what open streams take, which is at least a quarter of it, so that
+// the threads of those streams that send are not read again for each batch. mu must be held.
+func (c *cache) room() int64 { return max(c.limit-c.streams*streamMemory, c.limit/4) }
 
 // evict drops a live thread unless it is in use. mu must be held.
 func (c *cache) evict(at *list.Element) {

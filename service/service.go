@@ -119,11 +119,13 @@ type Service struct {
 	turns     *turns
 	waiting   *waitRoom
 	tails     *tails
+	exchanges *exchanges
+	deep      *deep
 	imports   chan struct{} // has room for one of each import under way
 
 	drain    chan struct{} // closed when streams shall end
 	drainOne sync.Once
-	streams  sync.WaitGroup // receivers of AppendEvents and ImportThread, senders of ReadLog
+	streams  sync.WaitGroup // senders of AppendEvents and ReadLog, receivers of ImportThread, what ends the open streams
 }
 
 // New returns a service on a store, which stays the caller's.
@@ -131,7 +133,8 @@ func New(st store.Store, cfg Config) *Service {
 	cfg = cfg.withDefaults()
 	s := &Service{cfg: cfg, store: st, drain: make(chan struct{}), imports: make(chan struct{}, maxImports)}
 	s.cache = newCache(cfg.CacheBytes)
-	s.tails = newTails(st, cfg)
+	s.tails, s.exchanges = newTails(st, cfg), newExchanges()
+	s.deep = newDeep()
 	s.reads, s.writes, s.turns = newGate(cfg.Reads), newGate(cfg.Writes), newTurns()
 	s.waiting = newWaitRoom(cfg.WaitersPerThread, cfg.Waiters)
 	s.merger = newMerger(st, cfg, s.layCheckpoints)
@@ -143,12 +146,18 @@ func New(st store.Store, cfg Config) *Service {
 
 // Drain makes the open streams end: each gets the acknowledgements of what it has sent, and then UNAVAILABLE. New
 // streams are refused. It returns at once.
-func (s *Service) Drain() { s.drainOne.Do(func() { close(s.drain) }) }
+func (s *Service) Drain() {
+	s.drainOne.Do(func() {
+		close(s.drain)
+		s.streams.Go(s.exchanges.end)
+	})
+}
 
 // Close commits what is queued and waits for the service's goroutines.
 func (s *Service) Close() {
 	s.Drain()
 	s.streams.Wait()
+	s.deep.close()
 	s.pruner.close()
 	s.reaper.close()
 	s.merger.close()

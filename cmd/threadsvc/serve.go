@@ -74,7 +74,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	sizeVar(f, &s.maxEvent, "max-event-bytes", int64(limits.Event), "largest event accepted, in bytes of JSON (KiB, MiB, GiB)")
 	sizeVar(f, &s.maxState, "max-state-bytes", int64(limits.State), "largest state of a thread, in bytes of JSON")
 	sizeVar(f, &s.maxContext, "max-context-bytes", int64(limits.Context), "most that a thread's state and messages may take together, in bytes of JSON")
-	sizeVar(f, &s.cacheBytes, "cache-bytes", 256<<20, "memory for idle threads, in bytes")
+	sizeVar(f, &s.cacheBytes, "cache-bytes", 256<<20, "memory for idle threads and open streams, in bytes")
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 30*time.Second, "how long a run's lease lasts without an append, a `duration` up to 1h")
 	f.DurationVar(&s.reapInterval, "reap-interval", 5*time.Second, "how often runs whose lease has ended are looked for and closed, a `duration`; below 0 means never")
 	f.DurationVar(&s.pruneInterval, "prune-interval", time.Minute, "how often threads are looked for that a retention policy prunes, a `duration`; below 0 means never")
