@@ -114,6 +114,7 @@ func differ(want, got *agui.Thread) string {
 		{"state", want.State(nil), got.State(nil)},
 		{"messages", rows(want), rows(got)},
 		{"run input", want.RunInput(false).Text, got.RunInput(false).Text},
+		{"run input in used memory", want.RunInput(false).Text, got.AppendRunInput([]byte("used before")[:0], false).Text},
 		{"repaired run input", want.RunInput(true).Text, got.RunInput(true).Text},
 		{"tracking", want.Changes().Tracking, got.Changes().Tracking},
 		{"input", want.Input(), got.Input()},

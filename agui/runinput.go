@@ -26,9 +26,16 @@ const repairText = "The tool call was not completed: its run ended before a resu
 // that holds its call, of several that answer the same call the last one counts, and one that answers no call is left
 // out. With repair, calls without a result get an error as one, unless they wait for the answer to an interrupt.
 func (t *Thread) RunInput(repair bool) RunInput {
+	return t.AppendRunInput(make([]byte, 0, t.InputSize()), repair)
+}
+
+// InputSize is about the length of the run input, and seldom below it.
+func (t *Thread) InputSize() int { return t.Size() + len(t.input) + 512 }
+
+// AppendRunInput is RunInput with a text in the memory of dst, which must be empty, or in larger memory if it needs that.
+func (t *Thread) AppendRunInput(dst []byte, repair bool) RunInput {
 	var in RunInput
-	var w writer
-	w.text = make([]byte, 0, t.Size()+len(t.input)+256)
+	w := writer{text: dst}
 	w.string("threadId", t.id)
 	if t.Running() {
 		w.string("runId", t.track.RunID)

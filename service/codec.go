@@ -12,13 +12,14 @@ import (
 	threadsvcv1 "github.com/threadsvc/threadsvc/proto/threadsvc/v1"
 )
 
-// eventCodec is gRPC's codec of protobuf messages, but for two kinds of them.
+// eventCodec is gRPC's codec of protobuf messages, but for three kinds of them.
 //
 // The events of an AppendEventsRequest are parts of the message as it was received, which is copied once, and not copies of
 // their own. At a hundred small events in a message that is a tenth of what the service does for them. What is kept of an
 // event for longer than its commit must be copied, or it keeps the whole message in memory.
 //
-// The chunks of contexts and states are sent from where they are, and must not change afterwards.
+// The chunks of contexts and states are sent from where they are, and must not change afterwards. A lentPiece is such a chunk
+// in memory that is used again once it was written.
 type eventCodec struct{ encoding.CodecV2 }
 
 func newEventCodec() eventCodec { return eventCodec{encoding.GetCodecV2(proto.Name)} }
@@ -34,12 +35,19 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // Marshal implements encoding.CodecV2.
 func (c eventCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if piece, ok := v.(*lentPiece); ok {
+		return mem.BufferSlice{chunkHeader(piece.chunk), piece.buffer()}, nil
+	}
 	if chunk := chunkOf(v); chunk != nil {
-		header := protowire.AppendTag(make([]byte, 0, 16), fieldChunk, protowire.BytesType)
-		header = protowire.AppendVarint(header, uint64(len(chunk)))
-		return mem.BufferSlice{mem.SliceBuffer(header), mem.SliceBuffer(chunk)}, nil
+		return mem.BufferSlice{chunkHeader(chunk), mem.SliceBuffer(chunk)}, nil
 	}
 	return c.CodecV2.Marshal(v)
+}
+
+// chunkHeader is what stands before a chunk that is all of a message.
+func chunkHeader(chunk []byte) mem.SliceBuffer {
+	header := protowire.AppendTag(make([]byte, 0, 16), fieldChunk, protowire.BytesType)
+	return protowire.AppendVarint(header, uint64(len(chunk)))
 }
 
 // fieldChunk is the number of the field that chunkOf's messages have, as in the contract.

@@ -79,7 +79,8 @@ func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsv
 	if err != nil {
 		return statusOf(err, s.cfg.Logger).Err()
 	}
-	input := thread.RunInput(false)
+	lent := lend(thread.InputSize())
+	input := thread.AppendRunInput((*lent.memory)[:0], false)
 	hash := thread.Hash()
 	info := &threadsvcv1.ContextInfo{
 		Version:                     thread.Version(),
@@ -94,9 +95,7 @@ func (s *Service) GetContext(req *threadsvcv1.GetContextRequest, stream threadsv
 	if err := stream.Send(first); err != nil {
 		return err
 	}
-	return sendChunks(input.Text, func(chunk []byte) error {
-		return stream.Send(&threadsvcv1.GetContextResponse{Part: &threadsvcv1.GetContextResponse_InputChunk{InputChunk: chunk}})
-	})
+	return lent.send(input.Text, stream.SendMsg)
 }
 
 func interrupts(thread *agui.Thread) [][]byte {

@@ -55,6 +55,9 @@ func NewServer(s *Service, cfg ServerConfig) *Server {
 		// Windows are fixed, so that a connection holds no more than this of what nobody has read yet.
 		grpc.InitialWindowSize(1<<20),
 		grpc.InitialConnWindowSize(4<<20),
+		// A context of ordinary size is one write. The buffer is a connection's only while it writes.
+		grpc.WriteBufferSize(128<<10),
+		grpc.SharedWriteBuffer(true),
 		// A minute is below what NAT gateways and load balancers commonly forget idle connections after.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),

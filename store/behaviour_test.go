@@ -142,7 +142,7 @@ func TestAppendDuringDelete(t *testing.T) {
 	}
 }
 
-// A state costs its changes to write: its base is rewritten only when the patches have reached a quarter of it.
+// A state costs its changes to write: its base is rewritten only when the patches have reached an eighth of it.
 func TestStateIsRebasedRarely(t *testing.T) {
 	t.Parallel()
 	url := storetest.Database(t)
@@ -172,7 +172,7 @@ func TestStateIsRebasedRarely(t *testing.T) {
 		}
 		most = max(most, patches)
 	}
-	if bases != 6 || most < 50 {
+	if bases != 13 || most < 25 {
 		t.Errorf("%d new bases and up to %d patches in 400 commits of 45 bytes on 10,000", bases, most)
 	}
 	loaded, err := db.Load(t.Context(), key)

@@ -58,6 +58,7 @@ type foldRows struct {
 	blocks  []messageBlock
 	state   storedState
 	patches []storedPatch
+	base    scratch // what the base of the state was unpacked into
 }
 
 // borrowed is a payload that is valid until the next row is read, so that one that is compressed need not be copied.
@@ -84,7 +85,7 @@ func (f *foldRows) read(rows pgx.Rows) error {
 	var hash []byte
 	columns := []any{&kind, &place, &codec, &stored, &version, &hash}
 	_, err := pgx.ForEachRow(rows, columns, func() error {
-		plain, err := unpackCopy(codec, stored)
+		plain, err := f.unpack(kind, codec, stored)
 		switch {
 		case err != nil:
 			return err
@@ -108,6 +109,14 @@ func (f *foldRows) read(rows pgx.Rows) error {
 	return err
 }
 
+// unpack unpacks the payload of a row, which the driver will overwrite.
+func (f *foldRows) unpack(kind, codec int16, stored []byte) ([]byte, error) {
+	if kind == rowState {
+		return f.base.unpack(codec, stored)
+	}
+	return unpackCopy(codec, stored)
+}
+
 // fold puts what was read in order, without messages of some roles, and applies the patches to the state.
 func (f *foldRows) fold(without ...agui.Role) (_ *Folded, err error) {
 	if !f.found {
@@ -125,6 +134,11 @@ func (f *foldRows) fold(without ...agui.Role) (_ *Folded, err error) {
 		f.state.patches = append(f.state.patches, p.patch)
 	}
 	f.folded.Fold.State, err = f.state.value()
+	if len(f.patches) > 0 {
+		f.base.release() // the state is a text of its own
+	} else {
+		f.base.keep()
+	}
 	return &f.folded, err
 }
 

@@ -16,6 +16,9 @@ import (
 // minPatches is the size of patches, in bytes of plain text, below which they are not folded into a new base.
 const minPatches = 512
 
+// rebaseShare is the part of the base's size, as its denominator, at which patches are folded into a new base.
+const rebaseShare = 8
+
 // stateLimits bound nothing but what stored data can take: what is stored has passed the limits of its time.
 var stateLimits = jsondoc.Limits{Depth: math.MaxInt, Ops: math.MaxInt, Size: maxDecoded, Work: math.MaxInt}
 
@@ -36,15 +39,15 @@ type stateWrite struct {
 	sizes   stateSizes // afterwards
 }
 
-// planStates decides what to write. For states whose patches have reached a quarter of the base's size it reads both
-// and makes a new base, so that a state costs a few times its changes to write and at most a quarter more than its size to
+// planStates decides what to write. For states whose patches have reached an eighth of the base's size it reads both
+// and makes a new base, so that a state costs a few times its changes to write and at most an eighth more than its size to
 // read, where a byte of patches takes much longer than one of the base.
 func planStates(ctx context.Context, tx pgx.Tx, folding []*Commit, sizes map[Key]stateSizes) ([]stateWrite, error) {
 	plan := make([]stateWrite, len(folding))
 	rebase := map[Key]*stateWrite{}
 	for i, c := range folding {
 		plan[i] = planState(c, sizes[c.Key])
-		if w := &plan[i]; len(w.patches) > 0 && w.sizes.patches >= max(minPatches, w.sizes.base/4) {
+		if w := &plan[i]; len(w.patches) > 0 && w.sizes.patches >= max(minPatches, w.sizes.base/rebaseShare) {
 			rebase[c.Key] = w
 		}
 	}

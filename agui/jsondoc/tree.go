@@ -33,7 +33,7 @@ type name struct{ key, literal string }
 const indexThreshold = 12
 
 // looksThreshold is the number of searches that cost about as much as the making of an index.
-const looksThreshold = 16
+const looksThreshold = 32
 
 func newObject(capacity int) *container {
 	f := &fields{names: make([]name, 0, capacity)}

@@ -41,6 +41,7 @@ func dialAll(addresses []string, n int) (conns []*grpc.ClientConn, err error) {
 	for i := range max(n, len(addresses)) {
 		conn, err := grpc.NewClient(addresses[i%len(addresses)], grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(16<<20), // else a context waits for the client every 64 KiB
+			grpc.WithReadBufferSize(128<<10),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)))
 		if err != nil {
 			hangUp(conns)
