@@ -11,6 +11,10 @@ import (
 // codecColumns is that of log entries: agui.AppendColumns, and zstd. It takes an eighth less than zstd alone, and less time.
 const codecColumns int16 = 8
 
+// minColumns is the size below which log entries are stored as they are: one short event gains nothing, and the time it would take
+// is a large part of what the service does for it. They are compressed when their run is merged.
+const minColumns = 200
+
 // columnsBuffers are for columns on their way to be compressed.
 var columnsBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -24,7 +28,7 @@ func packEntries(entries []byte) (int16, []byte) { return packColumns(encoder, e
 func packEntriesDense(entries []byte) (int16, []byte) { return packColumns(merger, entries) }
 
 func packColumns(z *zstd.Encoder, entries []byte) (int16, []byte) {
-	if len(entries) <= minCompress || len(entries) > maxDecoded {
+	if len(entries) < minColumns || len(entries) > maxDecoded {
 		return codecPlain, entries
 	}
 	buffer := columnsBuffers.Get().(*[]byte)

@@ -117,11 +117,11 @@ type segment struct {
 	batch *Batch
 }
 
-// The numbers of codecs in the tables, and the size from which the store compresses.
+// The numbers of codecs in the tables, and the size from which the store compresses entries.
 const (
 	codecPlain   int16 = 0
 	codecColumns int16 = 8
-	minCompress        = 100
+	minColumns         = 200
 )
 
 var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
@@ -139,7 +139,7 @@ func (s *segment) plain() (plain []byte) {
 
 // pack returns the stored form of log entries, as the store makes it.
 func pack(plain []byte) (int16, []byte, error) {
-	if len(plain) <= minCompress {
+	if len(plain) < minColumns {
 		return codecPlain, plain, nil
 	}
 	z, err := encoder()
