@@ -19,7 +19,8 @@ type Config struct {
 	Limits agui.Limits
 	// LeaseTTL is the lease of runs that do not ask for one; MaxLeaseTTL bounds those that do.
 	LeaseTTL, MaxLeaseTTL time.Duration
-	// CacheBytes bounds the memory of live threads that are not in use.
+	// CacheBytes bounds the memory of live threads that are not in use. Open AppendEvents streams take from it, up to three
+	// quarters.
 	CacheBytes int64
 	// QueueBytes bounds what one thread may have folded and not yet committed; appends wait beyond it.
 	QueueBytes int
