@@ -34,7 +34,7 @@ WITH last AS (
 SELECT coalesce((SELECT log_stored FROM last), 0)
            + coalesce((SELECT sum(octet_length(s.entries)) FROM log_segments s
                        WHERE s.thread_key = $1 AND s.first_version > coalesce((SELECT version FROM last), 0)
-                         AND s.last_version <= $2), 0)::bigint,
+                         AND s.first_version <= $2 AND s.last_version <= $2), 0)::bigint,
        coalesce((SELECT all_stored FROM last), 0), coalesce((SELECT own_chunks FROM last), 0),
        coalesce((SELECT sum(octet_length(c.body)) FROM contents c WHERE c.thread_key = $1), 0)::bigint,
        coalesce((SELECT version >= $2 FROM last), false),

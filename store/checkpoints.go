@@ -79,7 +79,8 @@ WITH last AS (
 ), since AS (
     SELECT coalesce(sum(s.size), 0)::bigint AS size, coalesce(sum(octet_length(s.entries)), 0)::bigint AS stored
     FROM log_segments s
-    WHERE s.thread_key = $1 AND s.first_version > coalesce((SELECT version FROM last), 0) AND s.last_version <= $2
+    WHERE s.thread_key = $1 AND s.first_version > coalesce((SELECT version FROM last), 0)
+      AND s.first_version <= $2 AND s.last_version <= $2
 )
 SELECT coalesce(l.version, 0), coalesce(l.size, 0), s.size,
        CASE WHEN l.version IS NULL OR l.all_stored + l.stored_size <= $3 * (l.log_stored + s.stored) THEN true

@@ -79,8 +79,8 @@ func (p *Postgres) commitGroup(ctx context.Context, group []member) {
 // writeGroup writes a group in one transaction and sets its results, which hold only if the error is nil.
 func (p *Postgres) writeGroup(ctx context.Context, group []member) error {
 	commits := column(group, func(m member) *Commit { return m.commit })
-	if onlySegments(commits) {
-		heads, err := appendSegments(ctx, p.pool, commits)
+	if onlyAppends(commits) {
+		heads, err := appendEntries(ctx, p.pool, commits)
 		settle(group, heads, nil)
 		return err
 	}
@@ -176,15 +176,6 @@ func foldingOf(commits []*Commit) (folding []*Commit) {
 		}
 	}
 	return folding
-}
-
-func onlySegments(commits []*Commit) bool {
-	for _, c := range commits {
-		if c.Create != nil || c.Fold != nil || len(c.Opened)+len(c.Updated)+len(c.Warnings)+len(c.chunks) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // weight is the size of what a commit writes, in bytes of plain text.

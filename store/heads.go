@@ -1,21 +1,19 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sqlHeads is the compare and update of heads, as two common table expressions. A row that somebody else has locked is left
+// sqlUpdateHeads is the compare and update of heads. A row that somebody else has locked is left
 // out, so that its thread does not hold up the others; see sqlLocked. A row that another writer has changed meanwhile is
 // compared again in its new form, which is what READ COMMITTED does.
 //
 // The lease is written anew when it is granted (no lease yet, or another fence) or half used up; so a head is rewritten
 // with the same lease most of the time, and a lease always lasts at least half of its time from now.
-const sqlHeads = `
+const sqlUpdateHeads = `
 WITH input AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::bigint[], $7::text[],
                          $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[], $13::boolean[],
@@ -43,21 +41,6 @@ WITH input AS (
     WHERE t.thread_key = i.thread_key AND t.version = i.expect_version AND t.fence = i.expect_fence
       AND (t.lease_expires_at < now() OR NOT i.expect_expired)
     RETURNING t.thread_key, t.lease_expires_at
-)`
-
-const sqlUpdateHeads = sqlHeads + `
-SELECT thread_key, lease_expires_at, now() FROM heads`
-
-// sqlAppend is the whole of a group of commits that bring segments and nothing else: one statement, one round trip.
-const sqlAppend = sqlHeads + `, segments AS (
-    INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
-                              first_offset, next_offset, codec, entries, size)
-    SELECT s.thread_key, s.first_version, s.last_version, s.run_id, s.stream_id,
-           s.first_offset, s.next_offset, s.codec, s.entries, s.size
-    FROM unnest($15::uuid[], $16::bigint[], $17::bigint[], $18::text[], $19::text[],
-                $20::bigint[], $21::bigint[], $22::smallint[], $23::bytea[], $24::bigint[])
-        AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)
-    JOIN heads h ON h.thread_key = s.thread_key
 )
 SELECT thread_key, lease_expires_at, now() FROM heads`
 
@@ -101,16 +84,6 @@ func collectWritten(into *[]written) func(pgx.Rows) error {
 		*into = append(*into, heads...)
 		return err
 	}
-}
-
-// appendSegments writes commits that have nothing but segments and returns the heads that matched.
-func appendSegments(ctx context.Context, db *pgxpool.Pool, commits []*Commit) (heads []written, err error) {
-	rows, err := db.Query(ctx, sqlAppend, append(headArgs(commits), segmentArgs(commits)...)...)
-	if err != nil {
-		return nil, err
-	}
-	err = collectWritten(&heads)(rows)
-	return heads, err
 }
 
 // queueHeads compares and writes the heads of commits; deleted gets those that were not made because they were erased before.

@@ -112,7 +112,8 @@ func lockUnmerged(ctx context.Context, tx pgx.Tx, at RunPlace) ([]storedSegment,
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scanStored)
+	// One row for each version, at most; usually there are fewer.
+	return pgx.AppendRows(make([]storedSegment, 0, min(last-first+1, 512)), rows, scanStored)
 }
 
 func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
@@ -124,31 +125,25 @@ func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
 }
 
 // mergeable cuts a run's segments into groups of neighbours that can become one. A segment that cannot be read stays.
-func mergeable(segments []storedSegment) [][]storedSegment {
-	var groups [][]storedSegment
-	var group []storedSegment
-	size := int64(0)
-	flush := func() {
-		if len(group) > 1 {
-			groups = append(groups, group)
+func mergeable(segments []storedSegment) (groups [][]storedSegment) {
+	for len(segments) > 0 {
+		n, size := 1, segments[0].size
+		for n < len(segments) && segments[n-1].joins(&segments[n]) && size+segments[n].size <= mergedSize {
+			size += segments[n].size
+			n++
 		}
-		group, size = nil, 0
+		if n > 1 {
+			groups = append(groups, segments[:n])
+		}
+		segments = segments[n:]
 	}
-	for _, s := range segments {
-		if n := len(group); n > 0 {
-			last := &group[n-1]
-			fits := size+s.size <= mergedSize && last.LastVersion+1 == s.FirstVersion &&
-				last.NextOffset == s.FirstOffset && last.StreamID == s.StreamID
-			if !fits || s.Err != nil {
-				flush()
-			}
-		}
-		if s.Err == nil {
-			group, size = append(group, s), size+s.size
-		}
-	}
-	flush()
 	return groups
+}
+
+// joins reports whether the next segment continues this one.
+func (s *storedSegment) joins(next *storedSegment) bool {
+	return s.Err == nil && next.Err == nil && s.LastVersion+1 == next.FirstVersion && s.NextOffset == next.FirstOffset &&
+		s.StreamID == next.StreamID
 }
 
 // packDense is pack for what is written in the background.
@@ -163,31 +158,31 @@ func packDense(plain []byte) (int16, []byte) {
 
 // queueMerge replaces a group of segments by one and returns the size of its plain entries.
 func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
-	one := group[0]
-	one.LastVersion, one.NextOffset = group[len(group)-1].LastVersion, group[len(group)-1].NextOffset
-	var entries []byte
-	var spans []TimeSpan
-	versions := make([]int64, len(group))
-	outlined, size := int16(0), int64(0)
-	for i, s := range group {
-		versions[i] = bigint(s.FirstVersion)
-		entries = append(entries, s.Entries...)
-		outlined |= s.codec & codecOutlined
-		size += s.size
-		spans = append(spans, s.spans()...)
+	first, last := &group[0], &group[len(group)-1]
+	outlined, size, length := int16(0), int64(0), 0
+	for i := range group {
+		outlined |= group[i].codec & codecOutlined
+		size += group[i].size
+		length += len(group[i].Entries)
+	}
+	entries := make([]byte, 0, length)
+	spans := make([]TimeSpan, 0, len(group))
+	for i := range group {
+		entries = append(entries, group[i].Entries...)
+		spans = group[i].appendSpans(spans)
 	}
 	codec, packed := packEntriesDense(entries)
-	batch.Queue(sqlDeleteSegments, uuid(key), versions)
-	batch.Queue(sqlInsertMerged, uuid(key), bigint(one.FirstVersion), bigint(one.LastVersion), one.RunID, one.StreamID,
-		bigint(one.FirstOffset), bigint(one.NextOffset), codec|outlined, packed, size, one.CommittedAt,
-		encodeTimes(spans, one.FirstVersion, one.CommittedAt))
+	batch.Queue(sqlDeleteSegments, uuid(key), column(group, func(s storedSegment) int64 { return bigint(s.FirstVersion) }))
+	batch.Queue(sqlInsertMerged, uuid(key), bigint(first.FirstVersion), bigint(last.LastVersion), first.RunID, first.StreamID,
+		bigint(first.FirstOffset), bigint(last.NextOffset), codec|outlined, packed, size, first.CommittedAt,
+		encodeTimes(spans, first.FirstVersion, first.CommittedAt))
 	return size
 }
 
-// spans tells when the segment's entries were committed.
-func (s *storedSegment) spans() []TimeSpan {
-	if spans := decodeTimes(s.times, s.FirstVersion, s.CommittedAt); spans != nil {
-		return spans
+// appendSpans tells when the segment's entries were committed.
+func (s *storedSegment) appendSpans(spans []TimeSpan) []TimeSpan {
+	if own := decodeTimes(s.times, s.FirstVersion, s.CommittedAt); own != nil {
+		return append(spans, own...)
 	}
-	return []TimeSpan{{LastVersion: s.LastVersion, CommittedAt: s.CommittedAt}}
+	return append(spans, TimeSpan{LastVersion: s.LastVersion, CommittedAt: s.CommittedAt})
 }

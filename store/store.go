@@ -169,7 +169,7 @@ type Commit struct {
 
 	// The head afterwards. With an ActiveRun its lease lasts at least half of LeaseTTL from now: it is written anew
 	// when Fence changes or when less than half is left. With KeepLease it stays what it is, unless Fence changes: the commit
-	// is not the run's doing.
+	// is not the run's doing. ActiveRun and Runs change only with rows of runs.
 	Version    uint64
 	Hash       [32]byte
 	Fence      uint64
