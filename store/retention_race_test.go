@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,7 +71,27 @@ func (r *race) chunks(t *testing.T) (n int) {
 // has the state "gone", is garbage then.
 func sweptWhile(t *testing.T, gone string, later []store.Checkpoint, meanwhile func(*race)) *race {
 	t.Helper()
-	url := storetest.Database(t)
+	r, url := cut(t, gone, later)
+	between := &interposer{sql: store.SQLLockUnchanged, do: func() { meanwhile(r) }}
+	between.armed.Store(true)
+	sweeping := open(t, store.Traced(store.Options{URL: url}, between))
+	for more := true; more; {
+		var err error
+		if more, err = sweeping.Sweep(t.Context(), r.key, 1000); err != nil && !errors.Is(err, store.ErrLocked) {
+			t.Fatal(err)
+		}
+		more = more || err != nil
+	}
+	if between.armed.Load() {
+		t.Fatal("the sweep removed no contents")
+	}
+	return r
+}
+
+// cut cuts a thread for sweptWhile, and returns its database as well.
+func cut(t *testing.T, gone string, later []store.Checkpoint) (_ *race, url string) {
+	t.Helper()
+	url = storetest.Database(t)
 	db := open(t, store.Options{URL: url})
 	commits := twoRuns("race")
 	key := commits[0].Key
@@ -90,19 +111,7 @@ func sweptWhile(t *testing.T, gone string, later []store.Checkpoint, meanwhile f
 	if err := db.Cut(t.Context(), key, plan.Cut, [32]byte{}); err != nil {
 		t.Fatal(err)
 	}
-	between := &interposer{sql: store.SQLLockUnchanged, do: func() { meanwhile(r) }}
-	between.armed.Store(true)
-	sweeping := open(t, store.Traced(store.Options{URL: url}, between))
-	for more := true; more; {
-		if more, err = sweeping.Sweep(t.Context(), key, 1000); err != nil && !errors.Is(err, store.ErrLocked) {
-			t.Fatal(err)
-		}
-		more = more || err != nil
-	}
-	if between.armed.Load() {
-		t.Fatal("the sweep removed no contents")
-	}
-	return r
+	return r, url
 }
 
 // A cut's checkpoint may be laid below checkpoints that a sweep has marked, or over one of them, and need chunks that are
@@ -155,6 +164,36 @@ func TestSweepRemovesWhatNoCheckpointRefersTo(t *testing.T) {
 		if _, err := db.CheckpointAt(t.Context(), db.key, version); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Entries that refer to no contents, however many are appended while a thread is swept, do not hold the sweep up: what they take
+// is compressed, which is no reference.
+func TestSweepGoesOnBesideAppends(t *testing.T) {
+	t.Parallel()
+	r, url := cut(t, storetest.Noise(1, 60_000), nil)
+	version := uint64(5)
+	between := &interposer{sql: store.SQLLockUnchanged}
+	between.do = func() {
+		e := agui.Entry{Kind: agui.KindEvent, Offset: version - 3, Payload: []byte(strings.Repeat("more ", 100))}
+		commit(t, r, []*store.Commit{{
+			Key: r.key, ExpectVersion: version, Version: version + 1, StreamID: "s", NextOffset: version - 2, Runs: 2,
+			Segments: []store.Segment{{
+				FirstVersion: version + 1, LastVersion: version + 1, RunID: "s", StreamID: "s", FirstOffset: version - 3,
+				NextOffset: version - 2, Entries: e.Append(nil),
+			}},
+		}})
+		version++
+		between.armed.Store(true)
+	}
+	between.armed.Store(true)
+	before := r.chunks(t)
+	sweeping := open(t, store.Traced(store.Options{URL: url}, between))
+	if more, err := sweeping.Sweep(t.Context(), r.key, 1000); more || err != nil {
+		t.Errorf("more is left: %v, %v", more, err)
+	}
+	if after := r.chunks(t); after > before/2 || version == 5 {
+		t.Errorf("%d chunks before and %d after, of which most were garbage; %d appends", before, after, version-5)
 	}
 }
 

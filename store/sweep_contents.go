@@ -17,10 +17,13 @@ import (
 // for what it refers to, without a lock; the chunks that nothing named are removed a few at a time, each time with the
 // head locked so that nobody can begin to refer to them, and only if nothing was added since the marking.
 
+// sqlIsOutlined is true of a row with codecOutlined, whatever else its codec says.
+const sqlIsOutlined = `codec & 2 <> 0`
+
 // sqlOutlined reads segments that refer to contents, from the one that has a version on.
 const sqlOutlined = `
 SELECT first_version, last_version, codec, entries FROM log_segments
-WHERE thread_key = $1 AND codec >= 2 AND last_version > $2
+WHERE thread_key = $1 AND ` + sqlIsOutlined + ` AND last_version > $2
   AND first_version >= coalesce((SELECT max(b.first_version) FROM log_segments b
                                  WHERE b.thread_key = $1 AND b.first_version <= $2), 0)
 ORDER BY first_version LIMIT 16`
@@ -28,7 +31,7 @@ ORDER BY first_version LIMIT 16`
 // sqlUnmarked finds the checkpoints whose reference is none of those that were marked. That a cut writes below later
 // checkpoints, or over one, makes no difference to it: equal references need equal chunks.
 const sqlUnmarked = `FROM checkpoints c
-WHERE c.thread_key = $1 AND c.codec >= 2
+WHERE c.thread_key = $1 AND ` + sqlIsOutlined + `
   AND NOT EXISTS (SELECT 1 FROM unnest($2::bytea[]) AS m (ref) WHERE m.ref = sha256(c.fold))`
 
 const sqlOutlinedCheckpoints = `
@@ -210,7 +213,7 @@ FOR UPDATE`
 
 const sqlReferredSince = `
 SELECT EXISTS (SELECT 1 FROM log_segments
-               WHERE thread_key = $1 AND codec >= 2 AND last_version > $3
+               WHERE thread_key = $1 AND ` + sqlIsOutlined + ` AND last_version > $3
                  AND first_version >= coalesce((SELECT max(b.first_version) FROM log_segments b
                                                 WHERE b.thread_key = $1 AND b.first_version <= $3), 0))
     OR EXISTS (SELECT 1 ` + sqlUnmarked + `)`
