@@ -137,7 +137,7 @@ func (f *foldRows) fold(without ...agui.Role) (_ *Folded, err error) {
 	if len(f.patches) > 0 {
 		f.base.release() // the state is a text of its own
 	} else {
-		f.base.keep()
+		f.folded.Fold.State = f.base.keep(f.folded.Fold.State)
 	}
 	return &f.folded, err
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -45,5 +46,13 @@ func (s *scratch) release() {
 	}
 }
 
-// keep leaves the memory to what refers to it.
-func (s *scratch) keep() { s.memory = nil }
+// keep returns the text that was unpacked as one that lasts: in the memory itself, unless that is much larger, which would stay
+// for as long as the text does, and nobody would count it.
+func (s *scratch) keep(text []byte) []byte {
+	if s.memory != nil && cap(*s.memory) > 2*len(text) {
+		text = bytes.Clone(text)
+		s.release()
+	}
+	s.memory = nil
+	return text
+}

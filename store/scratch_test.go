@@ -60,6 +60,19 @@ func TestStatesOutliveTheirScratch(t *testing.T) {
 	group.Wait()
 }
 
+// A state that is kept does not keep memory that is much larger than it.
+func TestKeptStatesTakeWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	large := fmt.Sprintf(`{"n":0,"long":%q}`, strings.Repeat("large ", minScratch))
+	small := fmt.Sprintf(`{"n":0,"long":%q}`, strings.Repeat("small ", minScratch/4))
+	for range 100 { // what the pool gives is up to it
+		foldState(t, []byte(large), `[{"op":"replace","path":"/n","value":1}]`)
+		if state := foldState(t, []byte(small)); string(state) != small || cap(state) > 2*len(small) {
+			t.Fatalf("%d bytes in memory of %d, or others", len(state), cap(state))
+		}
+	}
+}
+
 func TestScratchRefusesWhatIsCorrupt(t *testing.T) {
 	t.Parallel()
 	codec, stored := packFold(bytes.Repeat([]byte("0123456789"), minScratch))
