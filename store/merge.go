@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/threadsvc/threadsvc/agui"
 )
 
 // mergedSize is the size, in bytes of plain entries, that merged segments do not exceed.
@@ -120,8 +123,24 @@ func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
 	var stored []byte
 	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &s.codec, &stored,
 		&s.size, &s.CommittedAt, &s.times)
-	s.Entries, s.Err = unpack(s.codec&^codecOutlined, stored)
+	if s.Entries, s.Err = unpack(s.codec&^codecOutlined, stored); s.Err == nil {
+		s.Err = s.check()
+	}
 	return s, err
+}
+
+// check returns an error unless the entries are those of the segment's versions. One that is wrong in that would make all that
+// it is merged with unreadable, and short ones have no checksum.
+func (s *storedSegment) check() error {
+	entries := uint64(0)
+	err := agui.EachEntry(s.Entries, func(*agui.Entry, []byte) error {
+		entries++
+		return nil
+	})
+	if err == nil && entries != s.LastVersion+1-s.FirstVersion {
+		err = fmt.Errorf("%d entries of versions %d to %d", entries, s.FirstVersion, s.LastVersion)
+	}
+	return err
 }
 
 // mergeable cuts a run's segments into groups of neighbours that can become one. A segment that cannot be read stays.

@@ -155,6 +155,39 @@ func TestMergeHeedsTheHead(t *testing.T) {
 	}
 }
 
+// A segment that cannot be read is not merged, so that it makes no other unreadable; short ones are stored without a checksum that
+// would tell.
+func TestMergeLeavesWhatIsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"cut":      `substr(entries, 1, octet_length(entries) - 1)`,
+		"one more": `entries || entries`,
+		"a length": `set_byte(entries, 3, 200)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.Database(t)
+			db, admin := open(t, store.Options{URL: url}), connect(t, url)
+			c := ended("damaged", `"1"`, `"2"`, `"3"`, `"4"`, `"5"`)
+			commit(t, db, []*store.Commit{c})
+			exec(t, admin, `UPDATE log_segments SET entries = `+damage+` WHERE first_version = 3`)
+			if _, err := db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}); err != nil {
+				t.Fatal(err)
+			}
+			segments, err := db.Log(t.Context(), c.Key, 1, 1<<30)
+			if err != nil || len(segments) != 3 {
+				t.Fatalf("%d segments, %v: want the damaged one, and one on each side", len(segments), err)
+			}
+			for i, payloads := range map[int]string{0: `"1""2"`, 2: `"4""5"`} {
+				entries, err := agui.DecodeEntries(segments[i].Entries)
+				if err != nil || len(entries) != 2 || string(entries[0].Payload)+string(entries[1].Payload) != payloads {
+					t.Errorf("segment %d: %d entries, %v", i, len(entries), err)
+				}
+			}
+		})
+	}
+}
+
 // The bound of a merged segment counts payloads in full, also those that are kept by content.
 func TestMergedSizeCountsContents(t *testing.T) {
 	t.Parallel()
