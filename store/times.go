@@ -7,7 +7,8 @@ import (
 
 // encodeTimes is the stored form of the spans of a merged segment, which begins at version first; at is its first commit. It is
 // a codec in one byte, and, for each run of spans with the same number of versions, that number, how many spans there are, and
-// for each the microseconds since the one before; the numbers as uvarints.
+// for each the microseconds since the one before; the numbers as uvarints. A time before that of its predecessor, after a clock
+// was set back, becomes the same, and those that follow stay what they are.
 func encodeTimes(spans []TimeSpan, first uint64, at time.Time) []byte {
 	if len(spans) == 0 {
 		return nil
@@ -21,8 +22,9 @@ func encodeTimes(spans []TimeSpan, first uint64, at time.Time) []byte {
 		}
 		text = binary.AppendUvarint(binary.AppendUvarint(text, versions), uint64(n))
 		for _, s := range spans[:n] {
-			text = binary.AppendUvarint(text, uint64(max(0, s.CommittedAt.Sub(at).Microseconds())))
-			at = s.CommittedAt
+			since := max(0, s.CommittedAt.Sub(at).Microseconds())
+			text = binary.AppendUvarint(text, uint64(since))
+			at = at.Add(time.Duration(since) * time.Microsecond)
 		}
 		first, spans = spans[n-1].LastVersion+1, spans[n:]
 	}

@@ -36,6 +36,26 @@ func TestTimesRoundTrip(t *testing.T) {
 	})
 }
 
+// A clock that is set back makes times equal that were not, and changes none after it has caught up.
+func TestTimesOfAClockSetBack(t *testing.T) {
+	t.Parallel()
+	began := time.UnixMicro(1_000_000).UTC()
+	var spans, want []store.TimeSpan
+	for i, ms := range []int64{-5, 0, 7, 3, 4, 7, 9, 8, 10} {
+		span := store.TimeSpan{LastVersion: uint64(i + 1), CommittedAt: began.Add(time.Duration(ms) * time.Millisecond)}
+		spans = append(spans, span)
+		for _, earlier := range append(spans, store.TimeSpan{CommittedAt: began}) {
+			if earlier.CommittedAt.After(span.CommittedAt) {
+				span.CommittedAt = earlier.CommittedAt
+			}
+		}
+		want = append(want, span)
+	}
+	if got := store.DecodeTimes(store.EncodeTimes(spans, 1, began), 1, began); !slices.Equal(got, want) {
+		t.Errorf("%v\nbecame\n%v, want\n%v", spans, got, want)
+	}
+}
+
 // A run that came event by event, about every ten milliseconds, takes less than two bytes for the time of each.
 func TestTimesAreShort(t *testing.T) {
 	t.Parallel()
