@@ -20,7 +20,7 @@ func AppendColumns(dst, stored []byte) (_ []byte, ok bool) {
 	group := entryGroup{lengths: short[:0]}
 	for rest := stored; len(rest) > 0; {
 		e, n := decodeEntry(rest)
-		if n == 0 || n != e.storedSize() {
+		if n == 0 || n != e.headSize(len(e.Payload))+len(e.Payload) {
 			return dst[:before], false
 		}
 		if !group.takes(&e) {
@@ -69,9 +69,9 @@ func (g *entryGroup) append(dst []byte) []byte {
 	return append(append(dst, g.digests...), g.lengths...)
 }
 
-// storedSize is the length of what Append appends.
-func (e *Entry) storedSize() int {
-	size := 2 + uvarintLen(e.Offset) + uvarintLen(uint64(len(e.Payload))) + len(e.Payload)
+// headSize is the length of what Append appends before a payload of so many bytes.
+func (e *Entry) headSize(payload int) int {
+	size := 2 + uvarintLen(e.Offset) + uvarintLen(uint64(payload))
 	if e.Flags&FlagDigest != 0 {
 		size += len(e.Digest)
 	}
@@ -87,14 +87,14 @@ func uvarintLen(n uint64) int {
 	return size
 }
 
-// JoinColumns returns the concatenated stored forms of entries from what AppendColumns appended. It takes memory of the order of
-// the columns' length. The error is ErrColumnsCorrupt.
-func JoinColumns(columns []byte) ([]byte, error) {
-	payloads, entries, ok := columnsPayloads(columns)
-	if !ok {
-		return nil, fmt.Errorf("%w: of %d bytes", ErrColumnsCorrupt, len(columns))
+// JoinColumns returns the concatenated stored forms of entries from what AppendColumns appended, which are at most so many bytes.
+// The error is ErrColumnsCorrupt.
+func JoinColumns(columns []byte, most int) ([]byte, error) {
+	payloads, size, ok := columnsPayloads(columns)
+	if !ok || size > most {
+		return nil, fmt.Errorf("%w: of %d bytes, for at most %d", ErrColumnsCorrupt, len(columns), most)
 	}
-	stored := make([]byte, 0, len(payloads)+entries*8)
+	stored := make([]byte, 0, size+maxEntryHead)
 	r := foldReader{rest: columns}
 	for n := r.number(); n > 0; n = r.number() {
 		e := Entry{Kind: Kind(r.byte()), Flags: Flags(r.byte()), Offset: r.number()}
@@ -110,21 +110,20 @@ func JoinColumns(columns []byte) ([]byte, error) {
 	return stored, nil
 }
 
-// columnsPayloads checks columns, and returns where the payloads begin and how many entries there are.
-func columnsPayloads(columns []byte) (payloads []byte, entries int, ok bool) {
+// columnsPayloads checks columns, and returns where the payloads begin and what the entries' stored forms take.
+func columnsPayloads(columns []byte) (payloads []byte, size int, ok bool) {
 	r := foldReader{rest: columns}
-	total := uint64(0)
+	total := 0
 	for n := r.number(); n > 0 && !r.bad; n = r.number() {
-		r.byte()
-		flags := Flags(r.byte())
-		r.number()
-		r.digests(flags, n)
+		e := Entry{Kind: Kind(r.byte()), Flags: Flags(r.byte()), Offset: r.number()}
+		r.digests(e.Flags, n)
 		for ; n > 0 && !r.bad; n-- { // each takes a byte at least, so no number is believed
-			total += min(r.number(), uint64(len(columns))+1)
-			entries++
+			payload := int(min(r.number(), uint64(len(columns))+1))
+			total, size = total+payload, size+e.headSize(payload)+payload
+			e.Offset++
 		}
 	}
-	return r.rest, entries, !r.bad && total == uint64(len(r.rest))
+	return r.rest, size, !r.bad && total == len(r.rest)
 }
 
 // digests reads those of n entries.

@@ -2,6 +2,7 @@ package agui_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"testing"
@@ -40,11 +41,30 @@ func TestColumnsRoundTrip(t *testing.T) {
 		if !ok || !bytes.HasPrefix(columns, []byte("before")) {
 			t.Fatalf("%x is not taken, or %q is gone", stored, "before")
 		}
-		joined, err := agui.JoinColumns(columns[len("before"):])
+		joined, err := agui.JoinColumns(columns[len("before"):], len(stored))
 		if err != nil || !bytes.Equal(joined, stored) {
 			t.Fatalf("%x became %x, %v", stored, joined, err)
 		}
 	})
+}
+
+// What would be longer than it may is refused before it takes memory: a byte of columns may stand for an entry of many.
+func TestColumnsAreBounded(t *testing.T) {
+	t.Parallel()
+	const n = 1 << 20
+	columns := append(binary.AppendUvarint(nil, n), byte(agui.KindEvent), 0)
+	columns = binary.AppendUvarint(columns, math.MaxUint64-n)
+	columns = append(columns, make([]byte, n+1)...) // the lengths, all 0, and the end of the groups
+	if _, err := agui.JoinColumns(columns, 13*n-1); !errors.Is(err, agui.ErrColumnsCorrupt) {
+		t.Errorf("%d bytes became too many: %v", len(columns), err)
+	}
+	if stored, err := agui.JoinColumns(columns, 13*n); err != nil || len(stored) != 13*n {
+		t.Errorf("%d bytes became %d, %v", len(columns), len(stored), err)
+	}
+	wrong := binary.AppendUvarint([]byte{2, 1, 0, 0}, math.MaxUint64)
+	if _, err := agui.JoinColumns(append(wrong, 0, 0), math.MaxInt); !errors.Is(err, agui.ErrColumnsCorrupt) {
+		t.Errorf("a length beyond all: %v", err)
+	}
 }
 
 // Consecutive entries of one kind take their lengths besides the payloads, and nothing else that grows.
@@ -91,7 +111,7 @@ func FuzzJoinColumns(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 4, 0})
 	f.Add([]byte{2, 1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 0, 'a'})
 	f.Fuzz(func(t *testing.T, columns []byte) {
-		stored, err := agui.JoinColumns(columns)
+		stored, err := agui.JoinColumns(columns, 1<<20)
 		if err != nil {
 			if !errors.Is(err, agui.ErrColumnsCorrupt) || stored != nil {
 				t.Fatalf("%x and %v", stored, err)
@@ -105,7 +125,7 @@ func FuzzJoinColumns(f *testing.F) {
 		if !ok {
 			t.Fatalf("%x became %x, which is no log", columns, stored)
 		}
-		if joined, err := agui.JoinColumns(again); err != nil || !bytes.Equal(joined, stored) {
+		if joined, err := agui.JoinColumns(again, len(stored)); err != nil || !bytes.Equal(joined, stored) {
 			t.Fatalf("%x became %x, %v", stored, joined, err)
 		}
 	})

@@ -65,9 +65,12 @@ func (e *Entry) Caused(text []byte) bool {
 	return bytes.Equal(e.Payload, text)
 }
 
+// maxEntryHead is the most that an entry's stored form has before the payload.
+const maxEntryHead = 2 + 2*binary.MaxVarintLen64 + len(Entry{}.Digest)
+
 // Append appends the entry's stored form: kind, flags, offset, digest if any, payload, the numbers as uvarints.
 func (e *Entry) Append(dst []byte) []byte {
-	dst = slices.Grow(dst, len(e.Payload)+2+2*binary.MaxVarintLen64+len(e.Digest))
+	dst = slices.Grow(dst, len(e.Payload)+maxEntryHead)
 	dst = append(dst, byte(e.Kind), byte(e.Flags))
 	dst = binary.AppendUvarint(dst, e.Offset)
 	if e.Flags&FlagDigest != 0 {

@@ -34,7 +34,7 @@ func packColumns(z *zstd.Encoder, entries []byte) (int16, []byte) {
 	buffer := columnsBuffers.Get().(*[]byte)
 	columns, ok := agui.AppendColumns((*buffer)[:0], entries)
 	codec, plain := codecColumns, columns
-	if !ok { // which is reported when it is read
+	if !ok || len(columns) > maxDecoded { // what is no log is reported when it is read
 		codec, plain = codecZstd, entries
 	}
 	packed := z.EncodeAll(plain, make([]byte, 0, len(plain)/4))
@@ -54,5 +54,5 @@ func unpackColumns(stored []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agui.JoinColumns(columns)
+	return agui.JoinColumns(columns, maxDecoded)
 }
