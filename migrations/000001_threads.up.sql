@@ -113,8 +113,8 @@ ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
 -- Finds the runs whose segments are to be merged.
 CREATE INDEX runs_unmerged ON runs (thread_key, ordinal) WHERE status <> 1 AND NOT merged;
 
--- The log, in segments: the entries of one run that were committed together. Codec 2 and 3 are 0 and 1 with large
--- payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but
+-- The log, in segments: the entries of one run that were committed together. Codec 2, 3 and 10 are 0, 1 and 8 with
+-- large payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but
 -- the rows of a run that is over are merged into larger ones, which then have the times of their parts.
 CREATE TABLE log_segments (
     thread_key    uuid        NOT NULL,
