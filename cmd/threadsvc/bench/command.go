@@ -60,6 +60,7 @@ type bench struct {
 	launch     launcher
 	cluster    *cluster
 	db         *yardstick.DB
+	server     yardstick.Server
 	postmaster int // 0 if it is not on this machine
 	progress   *progress
 	left       []string // threads to delete at the end
@@ -90,16 +91,31 @@ func openBench(ctx context.Context, o *Options, launch launcher, stderr io.Write
 			err = errors.Join(err, b.close())
 		}
 	}()
-	b.progress.show("starting Postgres", 0)
-	if b.cluster, err = openCluster(ctx, o); err != nil {
-		return nil, err
-	}
-	b.db, err = yardstick.Open(ctx, b.cluster.url)
-	return b, err
+	return b, b.openDatabase(ctx)
 }
 
-func (b *bench) close() (err error) {
+func (b *bench) openDatabase(ctx context.Context) (err error) {
+	b.progress.show("starting Postgres", 0)
+	if b.cluster, err = openCluster(ctx, b.o); err != nil {
+		return err
+	}
+	if b.db, err = yardstick.Open(ctx, b.cluster.url); err != nil {
+		return err
+	}
+	if b.server, err = b.db.Server(ctx); err != nil {
+		return err
+	}
+	b.postmaster = postmasterOf(b.server.BackendPID)
+	b.o.YardstickConns = min(b.o.YardstickConns, max(1, b.server.MaxConnections-20))
+	return nil
+}
+
+func (b *bench) close() error {
 	b.progress.stop()
+	return b.closeDatabase()
+}
+
+func (b *bench) closeDatabase() (err error) {
 	if b.db != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
@@ -108,21 +124,30 @@ func (b *bench) close() (err error) {
 	if b.cluster != nil {
 		err = errors.Join(err, b.cluster.close())
 	}
+	b.db, b.cluster = nil, nil
 	return err
+}
+
+// renewDatabase replaces a private Postgres by a new one: in the pages that another measurement has written, the first change
+// after a checkpoint puts the whole page into the WAL.
+func (b *bench) renewDatabase(ctx context.Context) error {
+	if b.cluster.private == nil {
+		return nil
+	}
+	return errors.Join(b.closeDatabase(), b.openDatabase(ctx))
 }
 
 // repeat measures everything as often as asked for and takes the medians.
 func (b *bench) repeat(ctx context.Context, variants []*Variant) (*report, error) {
-	server, err := b.db.Server(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.postmaster = postmasterOf(server.BackendPID)
-	b.o.YardstickConns = min(b.o.YardstickConns, max(1, server.MaxConnections-20))
 	var all [][]measurement
 	name := fmt.Sprintf("bench-%d-%d", time.Now().UnixMilli(), os.Getpid())
 	for i := range b.o.Repeat {
 		b.progress.prefix(fmt.Sprintf("%d of %d", i+1, b.o.Repeat))
+		if i > 0 {
+			if err := b.renewDatabase(ctx); err != nil {
+				return nil, err
+			}
+		}
 		once, err := b.once(ctx, variants, fmt.Sprintf("%s-%d", name, i))
 		if err != nil {
 			return nil, err
@@ -135,7 +160,7 @@ func (b *bench) repeat(ctx context.Context, variants []*Variant) (*report, error
 			return nil, err
 		}
 	}
-	return newReport(b.o, variants, server, all), nil
+	return newReport(b.o, variants, b.server, all), nil
 }
 
 // once measures the service in each variant, and the yardsticks with the events of the first.
