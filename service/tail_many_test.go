@@ -34,12 +34,12 @@ func TestManyTailsSeeEveryEntryWithoutNotifications(t *testing.T) {
 
 	var following, all sync.WaitGroup
 	following.Add(threads)
-	work := make(chan *conversation, threads)
+	var written []*conversation
 	for i := range threads {
 		c := converse(t, writer, fmt.Sprint("t", i))
 		c.start("r1")
 		c.append(runStarted(c.thread, "r1"))
-		work <- c
+		written = append(written, c)
 		all.Go(func() {
 			r, err := follow(t.Context(), readers[i%2], c.thread, 1)
 			for err == nil && len(r.caughtUp) == 0 {
@@ -55,14 +55,15 @@ func TestManyTailsSeeEveryEntryWithoutNotifications(t *testing.T) {
 		})
 	}
 	following.Wait()
-	for range 8 { // each producer appends to some of the threads, round by round
+	const producers = 8 // each appends to some of the threads, round by round
+	for i := range producers {
 		all.Go(func() {
-			for range threads * rounds / 8 {
-				c := <-work
-				if _, err := c.tryAppend(event("CUSTOM", "name", `"n"`, "value", "1")); err != nil {
-					t.Error(err, detailsOf(err))
+			for range rounds {
+				for n := i; n < threads; n += producers {
+					if _, err := written[n].tryAppend(event("CUSTOM", "name", `"n"`, "value", "1")); err != nil {
+						t.Error(err, detailsOf(err))
+					}
 				}
-				work <- c
 			}
 		})
 	}
