@@ -8,7 +8,8 @@ import (
 )
 
 // sqlAppend is the whole of a group of commits that bring entries of the runs under way and nothing else: one statement, one
-// round trip. Of the head only what such a commit changes is sent; the rest of the segment's row is the head's.
+// round trip. Of the head only what such a commit changes is sent; the rest of the segment's row is the head's. Heads are locked
+// and compared, and leases written anew, as by sqlUpdateHeads.
 const sqlAppend = `
 WITH input AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::bigint[],

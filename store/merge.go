@@ -115,8 +115,8 @@ func lockUnmerged(ctx context.Context, tx pgx.Tx, at RunPlace) ([]storedSegment,
 	if err != nil {
 		return nil, err
 	}
-	// One row for each version, at most; usually there are fewer.
-	return pgx.AppendRows(make([]storedSegment, 0, min(last-first+1, 512)), rows, scanStored)
+	// One row for each version, at most; usually there are fewer. A damaged run may end before it begins.
+	return pgx.AppendRows(make([]storedSegment, 0, max(0, min(last-first+1, 512))), rows, scanStored)
 }
 
 func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {

@@ -188,6 +188,19 @@ func TestMergeLeavesWhatIsDamaged(t *testing.T) {
 	}
 }
 
+// A run whose row says that it ended before it began has nothing to merge.
+func TestMergeOfARunWithoutVersions(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	db := open(t, store.Options{URL: url})
+	c := ended("damaged", `"1"`, `"2"`)
+	commit(t, db, []*store.Commit{c})
+	exec(t, connect(t, url), `UPDATE runs SET first_version = 9, last_version = 0`)
+	if merged, err := db.Merge(t.Context(), store.RunPlace{Key: c.Key, Ordinal: 1}); merged != 0 || err != nil {
+		t.Errorf("%d bytes were merged, %v", merged, err)
+	}
+}
+
 // The bound of a merged segment counts payloads in full, also those that are kept by content.
 func TestMergedSizeCountsContents(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,9 @@ func (m *Memory) check(t *thread, c *store.Commit, now time.Time) error {
 		if c.ExpectExpired && !t.headAt(now).LeaseExpired {
 			return store.ErrConflict
 		}
+		if rows := len(c.Opened) + len(c.Updated); rows == 0 && (t.head.ActiveRun != c.ActiveRun || t.head.Runs != c.Runs) {
+			return store.ErrInvalid // Postgres may take both from the head
+		}
 		for _, r := range t.runs {
 			taken[r.RunID] = true
 		}
