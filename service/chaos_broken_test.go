@@ -61,6 +61,7 @@ func commitAnyway(ctx context.Context, s store.Store, commits []*store.Commit) [
 		}
 		later := head.Version - c.ExpectVersion
 		c.ExpectVersion, c.ExpectFence, c.Version = head.Version, head.Fence, c.Version+later
+		c.ActiveRun, c.Runs = head.ActiveRun, head.Runs
 		for i := range c.Segments {
 			c.Segments[i].FirstVersion += later
 			c.Segments[i].LastVersion += later

@@ -79,7 +79,7 @@ var flips = []struct {
 	{"states", "doc", 0}, {"state_patches", "patch", 0}, {"message_blocks", "body", 0}, {"message_blocks", "body", 0}, {"folds", "tracking", 0},
 	{"threads", "log_hash", 0}, {"threads", "metadata", 0}, {"threads", "version", 40}, {"threads", "runs", 40}, {"threads", "next_offset", 40},
 	{"checkpoints", "fold", 0}, {"checkpoints", "hash", 0}, {"checkpoints", "log_hash", 0}, {"checkpoints", "version", 40},
-	{"log_segments", "first_version", 40}, {"log_segments", "last_version", 40}, {"log_segments", "codec", 2}, {"folds", "version", 40},
+	{"log_segments", "first_version", 40}, {"log_segments", "last_version", 40}, {"log_segments", "codec", 4}, {"folds", "version", 40},
 	{"message_blocks", "first_position", 60}, {"states", "version", 40}, {"state_patches", "version", 40}, {"message_blocks", "codec", 1}, {"folds", "codec", 1},
 }
 
@@ -197,7 +197,8 @@ var unzip, _ = zstd.NewReader(nil)
 
 // readsTheSame reports whether a compressed payload still decompresses to what it did.
 func (r *flipRow) readsTheSame(bit int) bool {
-	if r.codec&1 == 0 || r.bytes == nil {
+	const zstdCodecs = 1 | 8 // alone, and of columns
+	if r.codec&zstdCodecs == 0 || r.bytes == nil {
 		return false
 	}
 	flipped := bytes.Clone(r.bytes)
