@@ -124,16 +124,20 @@ func (c *chaosClient) end(ctx context.Context, thread *loadThread) error {
 		return nil
 	}
 	c.round.counts.ends.Add(1)
-	op, attempts := thread.history.call(asked{kind: opEnd, run: id}), 0
+	ask := asked{kind: opEnd, run: id}
+	op, attempts := thread.history.call(ask), 0
 	var resp *threadsvcv1.EndRunResponse
 	err := c.again(ctx, callTimeout, func(ctx context.Context) (err error) {
 		attempts++
+		ask.call = thread.history.now()
 		resp, err = c.rpc.EndRun(ctx, &threadsvcv1.EndRunRequest{Thread: threadName(thread.id), RunId: id, Reason: "chaos"})
 		return err
 	})
 	got := outcomeOf(err)
 	if attempts == 1 { // or an earlier attempt may have ended it, at another version
 		got.version = resp.GetVersion()
+	} else if got.verdict == refused { // or it may still end a run that is started after the refusal
+		op = thread.history.call(ask)
 	}
 	thread.history.settle(op, got)
 	if status.Code(err) == codes.NotFound {

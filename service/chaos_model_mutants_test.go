@@ -106,6 +106,9 @@ func TestModelAcceptsWhatMayHappen(t *testing.T) {
 		"a lease that nobody minded": opened().append(50, 51, "r1", 5, 3, 4, 5),
 		"many that were received":    opened().takeOver(3, 4, "r2", 6, 6).resends(4, 9, "r1", 5, 6, answered{verdict: done}).append(4, 5, "r2", 6, 0, 1, 7),
 		"many that were refused":     opened().takeOver(3, 4, "r2", 6, 6).resends(4, 9, "r1", 5, 0, answered{verdict: refused, reason: "RUN_CLOSED"}),
+		"ended late by a lost attempt": opened().op(2, 0, asked{kind: opEnd, run: "r2"}, answered{}).
+			op(3, 4, asked{kind: opEnd, run: "r2"}, answered{verdict: refused, reason: "RUN_NOT_FOUND"}).
+			takeOver(5, 6, "r2", 6, 6).read(7, 8, 7),
 		"followed":                   opened().tail(3, 1).tail(4, 4),
 		"two that race":              opened().takeOver(3, 6, "r2", 6, 6).takeOver(3, 6, "r3", 7, 8),
 		"finished, and the next run": opened().append(3, 4, "r1", 5, 3, 20, 21).start(4, 5, "r2", 6, 22),
@@ -146,6 +149,8 @@ func TestModelRefusesBugs(t *testing.T) {
 		"acknowledged out of order": opened().takeOver(3, 4, "r2", 6, 6).
 			op(4, 5, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 2, order: 2}, answered{verdict: done, next: 2, version: 6}).
 			op(6, 7, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 1, order: 1}, answered{verdict: done, next: 1, version: 6}),
+		"ended by who was refused": opened().op(3, 4, asked{kind: opEnd, run: "r2"}, answered{verdict: refused, reason: "RUN_NOT_FOUND"}).
+			takeOver(5, 6, "r2", 6, 6).read(7, 8, 7),
 		"two active runs":              opened().start(3, 4, "r2", 6, 5),
 		"expired too early":            opened().start(4, 4, "r2", 6, 6),
 		"expired while it was renewed": opened().append(7, 8, "r1", 5, 3, 3, 4).start(8, 8, "r2", 6, 6),
