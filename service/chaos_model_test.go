@@ -256,11 +256,24 @@ func (s *threadState) resend(in *asked, out *answered) bool {
 	case out.next >= 0 && (out.next < in.until || out.next > s.reach(in.back)):
 		return false
 	case out.next == in.until && in.until < s.next:
-		s.closed = true
+		return s.close(out.version, in.back)
 	default:
 		s.next = max(s.next, in.until, out.next)
 	}
 	return out.version == 0 || s.read(out.version, in.back)
+}
+
+// close notes that the run turns out to be over. told is the version then, 0 if it was not told: the run's mark is counted in it,
+// or is still to come, where its writer was only fenced off.
+func (s *threadState) close(told uint64, at int64) bool {
+	before, exact := s.version, s.exact && !s.idle && s.reach(at) == s.next
+	s.closed, s.exact = true, false
+	if told == 0 {
+		return true
+	}
+	ok := s.grow(0, told) && (!exact || told <= before+1)
+	s.exact = told > before
+	return ok
 }
 
 // refuse judges a refused append: it must have had no right, or come too early.
