@@ -45,8 +45,9 @@ const sqlThreads = sqlHeadColumns + `
 WHERE tenant = $1 AND (last_run_at, thread_key) < ($2, $3)
 ORDER BY last_run_at DESC, thread_key DESC LIMIT $4`
 
+// sqlThreadsByLabels says what its index is restricted to.
 const sqlThreadsByLabels = sqlHeadColumns + `
-WHERE tenant = $1 AND (last_run_at, thread_key) < ($2, $3) AND labels @> $5
+WHERE tenant = $1 AND (last_run_at, thread_key) < ($2, $3) AND labels @> $5 AND labels <> '{}'
 ORDER BY last_run_at DESC, thread_key DESC LIMIT $4`
 
 // Threads implements Store.
