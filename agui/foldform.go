@@ -6,8 +6,12 @@ import (
 	"fmt"
 )
 
-// foldForm is the version of the stored form that Append writes. Older ones stay readable.
-const foldForm = 1
+// foldForm is the version of the stored form.
+const foldForm = 2
+
+// bodyEnd follows each message, as it does in most texts of JSON that list them: where forms are kept by content, they share
+// the messages with snapshots of the log.
+const bodyEnd = ','
 
 // ErrFoldCorrupt is returned for a text that is not the stored form of a fold.
 var ErrFoldCorrupt = errors.New("agui: corrupt fold")
@@ -36,32 +40,41 @@ func (f *Fold) Size() int {
 }
 
 // Append appends the fold's one self-contained stored form, which is the same for equal folds: the number of the form,
-// the version, the state, the messages with the gaps between their positions, the input and the tracking. Numbers are
-// varints; a text is its length plus one, 0 standing for an absent one, and its bytes.
+// of each message its id, its role, the gap between its position and the one before, and its size plus one; a 0; the version,
+// the tracking, the input, the state, and the messages. Numbers are varints; a text is its length plus one, 0 standing for an
+// absent one, and its bytes. What is most likely to change from fold to fold stands together.
 func (f *Fold) Append(dst []byte) []byte {
 	dst = append(dst, foldForm)
-	dst = binary.AppendUvarint(dst, f.Version)
-	dst = appendText(dst, f.State)
-	dst = binary.AppendUvarint(dst, uint64(len(f.Messages)))
 	before := int64(0)
 	for i := range f.Messages {
 		m := &f.Messages[i]
-		dst = binary.AppendVarint(dst, m.Position-before)
 		dst = appendText(dst, append([]byte{}, m.ID...))
 		dst = appendText(dst, append([]byte{}, m.Role...))
-		dst = appendText(dst, m.Body)
+		dst = binary.AppendVarint(dst, m.Position-before)
+		dst = appendSize(dst, m.Body)
 		before = m.Position
 	}
+	dst = binary.AppendUvarint(append(dst, 0), f.Version)
+	dst = appendText(dst, f.Tracking)
 	dst = appendText(dst, f.Input)
-	return appendText(dst, f.Tracking)
+	dst = appendText(dst, f.State)
+	for i := range f.Messages {
+		dst = append(dst, f.Messages[i].Body...)
+		dst = append(dst, bodyEnd)
+	}
+	return dst
 }
 
 func appendText(dst, text []byte) []byte {
+	return append(appendSize(dst, text), text...)
+}
+
+// appendSize appends what a text begins with.
+func appendSize(dst, text []byte) []byte {
 	if text == nil {
 		return append(dst, 0)
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(text))+1)
-	return append(dst, text...)
+	return binary.AppendUvarint(dst, uint64(len(text))+1)
 }
 
 // DecodeFold reads the stored form of a fold, which it aliases. The error is ErrFoldCorrupt.
@@ -70,14 +83,21 @@ func DecodeFold(stored []byte) (Fold, error) {
 	if form := r.byte(); form != foldForm {
 		return Fold{}, fmt.Errorf("%w: form %d is unknown", ErrFoldCorrupt, form)
 	}
-	f := Fold{Version: r.number(), State: r.text()}
+	f := Fold{}
+	var sizes []uint64
 	position := int64(0)
-	for n := r.number(); n > 0 && !r.bad; n-- {
+	for id := r.text(); id != nil; id = r.text() {
+		role := Role(r.text())
 		position += r.gap()
-		m := StoredMessage{Position: position, ID: string(r.text()), Role: Role(r.text()), Body: r.text()}
-		f.Messages = append(f.Messages, m)
+		f.Messages = append(f.Messages, StoredMessage{Position: position, ID: string(id), Role: role})
+		sizes = append(sizes, r.number())
 	}
-	f.Input, f.Tracking = r.text(), r.text()
+	f.Version = r.number()
+	f.Tracking, f.Input, f.State = r.text(), r.text(), r.text()
+	for i := range f.Messages {
+		f.Messages[i].Body = r.sized(sizes[i])
+		r.bad = r.bad || r.byte() != bodyEnd
+	}
 	if r.bad || len(r.rest) > 0 {
 		return Fold{}, fmt.Errorf("%w at byte %d of %d", ErrFoldCorrupt, len(stored)-len(r.rest), len(stored))
 	}
@@ -120,8 +140,10 @@ func (r *foldReader) skip(size int) {
 	r.rest = r.rest[size:]
 }
 
-func (r *foldReader) text() []byte {
-	size := r.number()
+func (r *foldReader) text() []byte { return r.sized(r.number()) }
+
+// sized reads a text of a size plus one.
+func (r *foldReader) sized(size uint64) []byte {
 	if size == 0 || r.bad {
 		return nil
 	}
