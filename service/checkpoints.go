@@ -8,14 +8,14 @@ import (
 )
 
 // layCheckpoints gives a thread the checkpoints that its log up to a place in a run, mostly its end, asks for: one
-// whenever the log since the last has grown as large as the context is, so that a moment costs a replay of about that much.
+// whenever the log has grown since the last by as much as the context is, so that a moment costs a replay of about that much.
 // It returns how many bytes of log it has replayed. It holds one thread at a time, and only if there is something to do.
 func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replayed int64, err error) {
 	until := at.LastVersion
 	storeCtx, cancel := s.storeContext(ctx)
 	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
 	cancel()
-	if err != nil || !since.Room || since.LogSize < max(s.cfg.CheckpointBytes, since.Size) {
+	if err != nil || !since.Room || since.Grown < max(s.cfg.CheckpointBytes, since.Size) {
 		return 0, err
 	}
 	head, err := s.head(ctx, at.Key)
@@ -38,7 +38,7 @@ type checkpointLayer struct {
 	service  *Service
 	key      store.Key
 	thread   *agui.Thread
-	since    int64 // size of the log since the last checkpoint, or since the last attempt
+	since    int64 // how much the log has grown since the last checkpoint, or since the last attempt
 	replayed int64
 	damaged  bool // what cannot be read leaves nothing to build on
 }
@@ -60,7 +60,7 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 			return nil
 		}
 		l.replayed += int64(len(segment.Entries))
-		if l.since += int64(len(segment.Entries)); l.since < max(l.service.cfg.CheckpointBytes, int64(l.thread.Size())) {
+		if l.since += segment.Grown(); l.since < max(l.service.cfg.CheckpointBytes, int64(l.thread.Size())) {
 			continue
 		}
 		if err := l.lay(ctx); err != nil {

@@ -15,6 +15,12 @@ import (
 	"github.com/threadsvc/threadsvc/store/storetest"
 )
 
+// tester is a test, or one try of a property.
+type tester interface {
+	rapid.TB
+	Context() context.Context
+}
+
 // sharer is a thread whose log grows, is merged and has checkpoints laid in any order.
 type sharer struct {
 	db      *store.Postgres
@@ -27,7 +33,7 @@ type sharer struct {
 }
 
 // add commits one entry as a segment of its own: a run's first, one within, or its last.
-func (s *sharer) add(t *rapid.T, payload string, last bool) {
+func (s *sharer) add(t tester, payload string, last bool) {
 	c := &store.Commit{Key: s.key, ExpectVersion: s.version, Version: s.version + 1, NextOffset: s.version + 1}
 	if s.version == 0 {
 		c.Create = &store.NewThread{Tenant: "acme", ThreadID: "share"}
@@ -82,17 +88,7 @@ SELECT (k.stored - 2 * (l.stored + c.stored - k.chunks))::bigint FROM
 // makes the log smaller, and so removes those that were laid by what it took before.
 func TestCheckpointsNeverTakeMoreThanTheirShare(t *testing.T) {
 	t.Parallel()
-	url := storetest.Database(t)
-	db, err := store.Open(t.Context(), store.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
+	db, conn := databaseAndConn(t)
 	threads, kept, removed := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		threads++
@@ -138,6 +134,76 @@ func TestCheckpointsNeverTakeMoreThanTheirShare(t *testing.T) {
 	if kept == 0 || removed == 0 {
 		t.Errorf("%d checkpoints were kept and %d removed: nothing was tried", kept, removed)
 	}
+}
+
+// Messages that snapshots of the log restate are kept once, for the log and for the checkpoints.
+func TestCheckpointsShareTheMessagesOfSnapshots(t *testing.T) {
+	t.Parallel()
+	db, conn := databaseAndConn(t)
+	s := &sharer{db: db, conn: conn, key: store.KeyOf("acme", "restated")}
+	fold, bodies := agui.Fold{}, []string{}
+	for i := range 200 {
+		id := fmt.Sprint("m", i)
+		body := fmt.Sprintf(`{"id":%q,"role":"user","content":%q}`, id, storetest.Noise(i, 900))
+		bodies = append(bodies, body)
+		fold.Messages = append(fold.Messages, agui.StoredMessage{Position: int64(i) << 20, ID: id, Role: "user", Body: agui.Value(body)})
+	}
+	snapshot := `{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(bodies, ",") + `]}`
+	s.add(t, snapshot, false)
+	s.add(t, `{"end":true}`, true)
+	if _, err := db.Merge(t.Context(), store.RunPlace{Key: s.key, Ordinal: 1}); err != nil {
+		t.Fatal(err)
+	}
+	fold.Version = s.version
+	if kept, err := db.PutCheckpoint(t.Context(), s.key, store.Checkpoint{Fold: fold}); err != nil || !kept {
+		t.Fatalf("kept %v, %v", kept, err)
+	}
+	var size, stored int
+	err := conn.QueryRow(t.Context(), `SELECT size, stored_size FROM checkpoints WHERE thread_key = $1`, [16]byte(s.key)).Scan(&size, &stored)
+	if err != nil || size < 200*900 || stored > size/20 {
+		t.Errorf("a checkpoint of %d bytes takes %d of its own, %v", size, stored, err)
+	}
+	read, err := db.CheckpointAt(t.Context(), s.key, s.version)
+	if err != nil || string(read.Fold.Append(nil)) != string(fold.Append(nil)) {
+		t.Errorf("it reads as another one, %v", err)
+	}
+	for _, restate := range []bool{true, false} {
+		before, err := db.SinceCheckpoint(t.Context(), s.key, s.version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := snapshot
+		if !restate {
+			event = storetest.Noise(1000, len(snapshot))
+		}
+		s.add(t, event, false)
+		s.add(t, `{"end":true}`, true)
+		if _, err := db.Merge(t.Context(), store.RunPlace{Key: s.key, Ordinal: s.runs}); err != nil {
+			t.Fatal(err)
+		}
+		since, err := db.SinceCheckpoint(t.Context(), s.key, s.version)
+		segments, err2 := db.Log(t.Context(), s.key, s.version, 1<<20)
+		if grown := since.Grown - before.Grown; err != nil || err2 != nil || restate != (grown < int64(len(snapshot))/10) || len(segments) != 1 || segments[0].Grown() != grown {
+			t.Errorf("the log has grown by %d, %v, %v", grown, err, err2)
+		}
+	}
+}
+
+// databaseAndConn is a store on a database of its own, and a connection to look at it.
+func databaseAndConn(t *testing.T) (*store.Postgres, *pgx.Conn) {
+	t.Helper()
+	url := storetest.Database(t)
+	db, err := store.Open(t.Context(), store.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return db, conn
 }
 
 func (s *sharer) checkpoints(t *rapid.T) (n int) {

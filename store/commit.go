@@ -157,7 +157,7 @@ func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, t *taken) erro
 	}
 	batch := &pgx.Batch{}
 	queueContents(batch, commits, t.held)
-	queueSegments(batch, commits)
+	queueSegments(batch, commits, t.held)
 	queueRuns(batch, commits)
 	queueFolds(batch, folding, plan)
 	queueMessages(batch, folding, t.blocks)

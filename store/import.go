@@ -151,6 +151,7 @@ func (i *importer) Segment(s *Segment) error {
 	entries, outlined := outline(s.Entries, i.chunks)
 	if stored.Entries = entries; outlined {
 		stored.codec = codecOutlined
+		stored.restated = int64(len(s.Entries) - len(entries)) // most of it is; what is held is not looked up
 	}
 	i.group, i.size = append(i.group, stored), i.size+stored.size
 	return i.queue(len(s.Entries))

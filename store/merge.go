@@ -45,7 +45,8 @@ WHERE r.thread_key = $1 AND r.ordinal = $2 AND r.status <> 1 AND NOT r.merged
 FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED`
 
 const sqlRunSegments = `
-SELECT first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size, committed_at, times
+SELECT first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size, committed_at, times,
+       coalesce(restated, 0)
 FROM log_segments
 WHERE thread_key = $1 AND first_version BETWEEN $2 AND $3 AND run_id = $4
 ORDER BY first_version`
@@ -56,8 +57,8 @@ WHERE thread_key = $1 AND first_version = ANY ($2::bigint[])`
 
 const sqlInsertMerged = `
 INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec,
-                          entries, size, committed_at, times)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+                          entries, size, committed_at, times, restated)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, 0))`
 
 // sqlDeleteProvisional deletes the checkpoints that were laid by what the log took before a run from version $2 on, of ordinal
 // $3, was merged. That of a cut is in the midst of no run.
@@ -122,7 +123,7 @@ func lockUnmerged(ctx context.Context, tx pgx.Tx, at RunPlace) ([]storedSegment,
 func scanStored(row pgx.CollectableRow) (s storedSegment, err error) {
 	var stored []byte
 	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &s.codec, &stored,
-		&s.size, &s.CommittedAt, &s.times)
+		&s.size, &s.CommittedAt, &s.times, &s.restated)
 	if s.Entries, s.Err = unpack(s.codec&^codecOutlined, stored); s.Err == nil {
 		s.Err = s.check()
 	}
@@ -178,10 +179,11 @@ func packDense(plain []byte) (int16, []byte) {
 // queueMerge replaces a group of segments by one and returns the size of its plain entries.
 func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
 	first, last := &group[0], &group[len(group)-1]
-	outlined, size, length := int16(0), int64(0), 0
+	outlined, size, restated, length := int16(0), int64(0), int64(0), 0
 	for i := range group {
 		outlined |= group[i].codec & codecOutlined
 		size += group[i].size
+		restated += group[i].restated
 		length += len(group[i].Entries)
 	}
 	entries := make([]byte, 0, length)
@@ -194,7 +196,7 @@ func queueMerge(batch *pgx.Batch, key Key, group []storedSegment) int64 {
 	batch.Queue(sqlDeleteSegments, uuid(key), column(group, func(s storedSegment) int64 { return bigint(s.FirstVersion) }))
 	batch.Queue(sqlInsertMerged, uuid(key), bigint(first.FirstVersion), bigint(last.LastVersion), first.RunID, first.StreamID,
 		bigint(first.FirstOffset), bigint(last.NextOffset), codec|outlined, packed, size, first.CommittedAt,
-		encodeTimes(spans, first.FirstVersion, first.CommittedAt))
+		encodeTimes(spans, first.FirstVersion, first.CommittedAt), restated)
 	return size
 }
 

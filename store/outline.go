@@ -28,8 +28,10 @@ const flagOutlined agui.Flags = 1 << 7
 // packedSegment is a segment in the form it is stored in.
 type packedSegment struct {
 	Segment
-	codec  int16
-	packed []byte
+	codec    int16
+	packed   []byte
+	outlined int64 // how much less its entries are with references
+	restated int64 // how much of that the thread held already
 }
 
 // pack puts the commit's segments into the form they are stored in, with the chunks they refer to.
@@ -41,10 +43,11 @@ func (c *Commit) pack() {
 	for i, segment := range c.Segments {
 		entries, outlined := outline(segment.Entries, c.chunks)
 		codec, packed := packEntries(entries)
+		c.packed[i] = packedSegment{Segment: segment, codec: codec, packed: packed}
 		if outlined {
-			codec |= codecOutlined
+			c.packed[i].codec |= codecOutlined
+			c.packed[i].outlined = int64(len(segment.Entries) - len(entries))
 		}
-		c.packed[i] = packedSegment{segment, codec, packed}
 	}
 	for i := range c.Opened {
 		c.Opened[i].whole = c.isWhole(&c.Opened[i])
@@ -92,6 +95,21 @@ func outline(stored []byte, chunks map[content.Hash][]byte) (_ []byte, outlined 
 		short = e.Append(short)
 	}
 	return short, true
+}
+
+// findRestated finds out how much of what was outlined the thread held already: what no new chunk was needed for.
+func (c *Commit) findRestated(held map[chunkName]bool) {
+	fresh := int64(0)
+	for hash, chunk := range c.chunks {
+		if !held[chunkName{c.Key, hash}] {
+			fresh += int64(len(chunk))
+		}
+	}
+	for i := range c.packed {
+		s := &c.packed[i]
+		s.restated = max(0, s.outlined-fresh)
+		fresh = max(0, fresh-s.outlined)
+	}
 }
 
 const sqlHeldContents = `

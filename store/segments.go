@@ -10,13 +10,18 @@ import (
 
 const sqlInsertSegments = `
 INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id,
-                          first_offset, next_offset, codec, entries, size)
-SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size
+                          first_offset, next_offset, codec, entries, size, restated)
+SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size,
+       nullif(restated, 0)
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
-            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[], $10::bigint[])
-    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size)`
+            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[], $10::bigint[], $11::bigint[])
+    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size,
+          restated)`
 
-func queueSegments(batch *pgx.Batch, commits []*Commit) {
+func queueSegments(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool) {
+	for _, c := range commits {
+		c.findRestated(held)
+	}
 	batch.Queue(sqlInsertSegments, segmentArgs(commits)...)
 }
 
@@ -33,12 +38,13 @@ func segmentArgs(commits []*Commit) []any {
 		column(rows, func(s of[packedSegment]) int16 { return s.row.codec }),
 		column(rows, func(s of[packedSegment]) []byte { return s.row.packed }),
 		column(rows, func(s of[packedSegment]) int64 { return int64(len(s.row.Entries)) }),
+		column(rows, func(s of[packedSegment]) int64 { return s.row.restated }),
 	}
 }
 
 const sqlLogColumns = `
 SELECT s.first_version, s.last_version, s.run_id, s.stream_id, s.first_offset, s.next_offset, s.codec, s.entries,
-       s.committed_at, s.times
+       s.committed_at, s.times, coalesce(s.restated, 0)
 FROM log_segments s`
 
 // scanSegment reads a segment. One that does not decode has its Err set and is no error: the others can be read.
@@ -46,7 +52,7 @@ func scanSegment(row pgx.CollectableRow) (s Segment, err error) {
 	var codec int16
 	var stored, times []byte
 	err = row.Scan(&s.FirstVersion, &s.LastVersion, &s.RunID, &s.StreamID, &s.FirstOffset, &s.NextOffset, &codec, &stored,
-		&s.CommittedAt, &times)
+		&s.CommittedAt, &times, &s.restated)
 	s.CommittedAt = s.CommittedAt.UTC()
 	s.Times = decodeTimes(times, s.FirstVersion, s.CommittedAt)
 	s.outlined = codec&codecOutlined != 0

@@ -232,7 +232,8 @@ type Segment struct {
 	Entries []byte
 	Err     error
 
-	outlined bool // Entries still has references in place of large payloads
+	outlined bool  // Entries still has references in place of large payloads
+	restated int64 // set on reading: how much of the plain entries was outlined and held already
 	// CommittedAt and Times are set on reading: when the segment was committed, and if it was merged of several, when
 	// each part of it was.
 	CommittedAt time.Time

@@ -22,10 +22,10 @@ const (
 	// chunkMask makes a cut after 1 in 2,048 bytes on average.
 	chunkMask = 1<<11 - 1
 
-	minList = 8
-	maxList = 256
-	// listMask makes a cut after 1 in 32 hashes on average.
-	listMask = 1<<5 - 1
+	minList = 4
+	maxList = 64
+	// listMask makes a cut after 1 in 8 hashes on average: of a text to which is added, the last list is written anew each time.
+	listMask = 1<<3 - 1
 	// maxRoot is the number of hashes that a reference holds itself.
 	maxRoot = 16
 

@@ -53,7 +53,7 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	}
 	must(t, s, w.commit(Noise(2, 1000)))
 	since := ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version))
-	if since.Version != 0 || since.Size != 0 || since.LogSize < 1000 || !since.Room {
+	if since.Version != 0 || since.Size != 0 || since.Grown < 1000 || !since.Room {
 		t.Errorf("before the first checkpoint: %+v", since)
 	}
 	small := checkpoint(w, `{"a":1}`)
@@ -66,7 +66,7 @@ func testCheckpoints(t *testing.T, s store.Store) {
 		t.Error("a checkpoint was kept that is larger than the log")
 	}
 	since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version))
-	if since.Version != small.Fold.Version || since.Size != int64(len(small.Fold.Append(nil))) || since.LogSize < 3000 {
+	if since.Version != small.Fold.Version || since.Size != int64(len(small.Fold.Append(nil))) || since.Grown < 3000 {
 		t.Errorf("after the first checkpoint: %+v", since)
 	}
 	must(t, s, w.start("r2", `{}`))
@@ -76,7 +76,7 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	wantCheckpoints(t, s, w.key, map[uint64]*store.Checkpoint{
 		small.Fold.Version - 1: nil, small.Fold.Version: &small, big.Fold.Version - 1: &small, big.Fold.Version: &big, 1 << 40: &big,
 	})
-	if since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version)); since.LogSize != 0 {
+	if since = ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version)); since.Grown != 0 {
 		t.Errorf("after the last checkpoint: %+v", since)
 	}
 	_ = ok[store.Erasure](t)(s.Delete(t.Context(), w.key))
