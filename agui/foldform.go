@@ -6,8 +6,11 @@ import (
 	"fmt"
 )
 
-// foldForm is the version of the stored form.
-const foldForm = 2
+// foldForm is the version of the stored form that Append writes; DecodeFold reads firstForm, too.
+const (
+	foldForm  = 2
+	firstForm = 1
+)
 
 // bodyEnd follows each message, as it does in most texts of JSON that list them: where forms are kept by content, they share
 // the messages with snapshots of the log.
@@ -34,7 +37,7 @@ func (t *Thread) Fold() Fold {
 func (f *Fold) Size() int {
 	size := len(f.State) + len(f.Input) + len(f.Tracking) + 64
 	for i := range f.Messages {
-		size += len(f.Messages[i].Body) + len(f.Messages[i].ID) + 16
+		size += len(f.Messages[i].Body) + len(f.Messages[i].ID) + len(f.Messages[i].Role) + 16
 	}
 	return size
 }
@@ -80,10 +83,23 @@ func appendSize(dst, text []byte) []byte {
 // DecodeFold reads the stored form of a fold, which it aliases. The error is ErrFoldCorrupt.
 func DecodeFold(stored []byte) (Fold, error) {
 	r := foldReader{rest: stored}
-	if form := r.byte(); form != foldForm {
+	var f Fold
+	switch form := r.byte(); form {
+	case foldForm:
+		f = r.fold()
+	case firstForm:
+		f = r.firstFold()
+	default:
 		return Fold{}, fmt.Errorf("%w: form %d is unknown", ErrFoldCorrupt, form)
 	}
-	f := Fold{}
+	if r.bad || len(r.rest) > 0 {
+		return Fold{}, fmt.Errorf("%w at byte %d of %d", ErrFoldCorrupt, len(stored)-len(r.rest), len(stored))
+	}
+	return f, nil
+}
+
+// fold reads what Append writes after the number of the form.
+func (r *foldReader) fold() (f Fold) {
 	var sizes []uint64
 	position := int64(0)
 	for id := r.text(); id != nil; id = r.text() {
@@ -98,10 +114,20 @@ func DecodeFold(stored []byte) (Fold, error) {
 		f.Messages[i].Body = r.sized(sizes[i])
 		r.bad = r.bad || r.byte() != bodyEnd
 	}
-	if r.bad || len(r.rest) > 0 {
-		return Fold{}, fmt.Errorf("%w at byte %d of %d", ErrFoldCorrupt, len(stored)-len(r.rest), len(stored))
+	return f
+}
+
+// firstFold reads the first form: the version, the state, the number of messages, of each the gap, the id, the role and the
+// message; the input and the tracking.
+func (r *foldReader) firstFold() Fold {
+	f := Fold{Version: r.number(), State: r.text()}
+	position := int64(0)
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		position += r.gap()
+		f.Messages = append(f.Messages, StoredMessage{Position: position, ID: string(r.text()), Role: Role(r.text()), Body: r.text()})
 	}
-	return f, nil
+	f.Input, f.Tracking = r.text(), r.text()
+	return f
 }
 
 // foldReader reads a stored form from its start. Once something is wrong it reads zeros.

@@ -3,6 +3,7 @@ package agui_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,7 +80,9 @@ func TestFoldFormCorrupt(t *testing.T) {
 		}
 	}
 	for _, wrong := range [][]byte{
-		nil, {0}, {2, 0}, append(bytes.Clone(stored), 0), {1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f},
+		nil, {0}, {3, 0}, append(bytes.Clone(stored), 0), {1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f},
+		{2, 2, 'a', 1, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, ','}, {2, 0xff, 0xff, 0xff, 0xff, 0x7f},
+		{2, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {2, 2, 'a', 1, 0, 2, 0, 0, 0, 0, 0, 'x', ';'},
 		{1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 	} {
 		if f, err := agui.DecodeFold(wrong); !errors.Is(err, agui.ErrFoldCorrupt) {
@@ -95,6 +98,28 @@ func TestFoldFormCorrupt(t *testing.T) {
 					t.Errorf("byte %d, bit %d: the change is lost", i, bit)
 				}
 			}
+		}
+	}
+}
+
+// What was written in the first form is read, and written anew in the present one.
+func TestFirstFoldForm(t *testing.T) {
+	t.Parallel()
+	first := "\x01\x07" + "\x03{}" + "\x02" + "\x02\x02a\x05user\x03{}" + "\x04\x02b\x01\x00" + "\x00" + "\x02t"
+	want := agui.Fold{Version: 7, State: agui.Value("{}"), Tracking: []byte("t"), Messages: []agui.StoredMessage{
+		{Position: 1, ID: "a", Role: "user", Body: agui.Value("{}")}, {Position: 3, ID: "b"},
+	}}
+	got, err := agui.DecodeFold([]byte(first))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	again, err := agui.DecodeFold(got.Append(nil))
+	if err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("written anew: %+v, %v", again, err)
+	}
+	for n := range first {
+		if _, err := agui.DecodeFold([]byte(first[:n])); !errors.Is(err, agui.ErrFoldCorrupt) {
+			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
 }

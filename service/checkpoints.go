@@ -15,7 +15,7 @@ func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replay
 	storeCtx, cancel := s.storeContext(ctx)
 	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
 	cancel()
-	if err != nil || !since.Room || since.Grown < max(s.cfg.CheckpointBytes, since.Size) {
+	if err != nil || !since.Room || since.LogSize < s.cfg.CheckpointBytes || since.Grown < since.Size {
 		return 0, err
 	}
 	head, err := s.head(ctx, at.Key)
@@ -38,7 +38,8 @@ type checkpointLayer struct {
 	service  *Service
 	key      store.Key
 	thread   *agui.Thread
-	since    int64 // how much the log has grown since the last checkpoint, or since the last attempt
+	size     int64 // of the log since the last checkpoint, or since the last attempt
+	grown    int64 // and by how much it has grown
 	replayed int64
 	damaged  bool // what cannot be read leaves nothing to build on
 }
@@ -60,7 +61,8 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 			return nil
 		}
 		l.replayed += int64(len(segment.Entries))
-		if l.since += segment.Grown(); l.since < max(l.service.cfg.CheckpointBytes, int64(l.thread.Size())) {
+		l.size, l.grown = l.size+int64(len(segment.Entries)), l.grown+segment.Grown()
+		if l.size < l.service.cfg.CheckpointBytes || l.grown < int64(l.thread.Size()) {
 			continue
 		}
 		if err := l.lay(ctx); err != nil {
@@ -71,7 +73,7 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 }
 
 func (l *checkpointLayer) lay(ctx context.Context) error {
-	l.since = 0
+	l.size, l.grown = 0, 0
 	ctx, cancel := l.service.writeContext(ctx)
 	defer cancel()
 	_, err := l.service.store.PutCheckpoint(ctx, l.key, store.Checkpoint{Fold: l.thread.Fold(), Hash: l.thread.Hash()})

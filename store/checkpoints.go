@@ -86,13 +86,13 @@ WITH last AS (
     WHERE thread_key = $1
     ORDER BY version DESC LIMIT 1
 ), since AS (
-    SELECT coalesce(sum(s.size - coalesce(s.restated - s.restated / $4, 0)), 0)::bigint AS grown,
+    SELECT coalesce(sum(s.size), 0)::bigint AS size, coalesce(sum(s.size - coalesce(s.restated - s.restated / $4, 0)), 0)::bigint AS grown,
            coalesce(sum(octet_length(s.entries)), 0)::bigint AS stored
     FROM log_segments s
     WHERE s.thread_key = $1 AND s.first_version > coalesce((SELECT version FROM last), 0)
       AND s.first_version <= $2 AND s.last_version <= $2
 )
-SELECT coalesce(l.version, 0), coalesce(l.size, 0), s.grown,
+SELECT coalesce(l.version, 0), coalesce(l.size, 0), s.size, s.grown,
        CASE WHEN l.version IS NULL OR l.all_stored + l.stored_size <= $3 * (l.log_stored + s.stored) THEN true
             ELSE l.all_stored + l.stored_size <= $3 * (l.log_stored + s.stored - l.own_chunks
                  + (SELECT coalesce(sum(octet_length(c.body)), 0) FROM contents c WHERE c.thread_key = $1))
@@ -103,7 +103,7 @@ FROM since s LEFT JOIN last l ON true`
 // the segments do, of contents.
 func (p *Postgres) SinceCheckpoint(ctx context.Context, key Key, until uint64) (LogSince, error) {
 	return queryOne(ctx, p, func(row pgx.CollectableRow) (s LogSince, err error) {
-		err = row.Scan(&s.Version, &s.Size, &s.Grown, &s.Room)
+		err = row.Scan(&s.Version, &s.Size, &s.LogSize, &s.Grown, &s.Room)
 		return s, err
 	}, sqlSinceCheckpoint, uuid(key), bigint(until), checkpointShare, restatedShare)
 }

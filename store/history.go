@@ -90,8 +90,8 @@ type LogSince struct {
 	// Version is the checkpoint's, 0 if there is none; Size is that of its plain fold.
 	Version uint64
 	Size    int64
-	// Grown is what the segments after it have grown the log by (Segment.Grown).
-	Grown int64
+	// LogSize is the size of the plain entries after it, and Grown by how much they have grown the log (Segment.Grown).
+	LogSize, Grown int64
 	// Room tells whether a checkpoint as large as the last one, as it is stored, would be kept.
 	Room bool
 }

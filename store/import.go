@@ -106,7 +106,11 @@ type importer struct {
 	group  []storedSegment
 	size   int64
 	chunks map[content.Hash][]byte
+	seen   map[content.Hash]struct{} // chunks of late, up to maxSeen
 }
+
+// maxSeen bounds the chunks that an import remembers in order to tell what its log restates: of about 300 MB of large payloads.
+const maxSeen = 1 << 17
 
 // flushBytes is how much is gathered before it is sent to the database.
 const flushBytes = 4 << 20
@@ -144,17 +148,32 @@ func (i *importer) Segment(s *Segment) error {
 			i.flush()
 		}
 	}
-	if i.chunks == nil {
-		i.chunks = map[content.Hash][]byte{}
-	}
 	stored := storedSegment{Segment: *s, size: int64(len(s.Entries))}
-	entries, outlined := outline(s.Entries, i.chunks)
+	chunks := map[content.Hash][]byte{}
+	entries, outlined := outline(s.Entries, chunks)
 	if stored.Entries = entries; outlined {
 		stored.codec = codecOutlined
-		stored.restated = int64(len(s.Entries) - len(entries)) // most of it is; what is held is not looked up
+		stored.restated = max(0, int64(len(s.Entries)-len(entries))-i.note(chunks))
 	}
 	i.group, i.size = append(i.group, stored), i.size+stored.size
 	return i.queue(len(s.Entries))
+}
+
+// note adds chunks to those of the group, and returns the size of those that are new.
+func (i *importer) note(chunks map[content.Hash][]byte) (fresh int64) {
+	if i.chunks == nil {
+		i.chunks = map[content.Hash][]byte{}
+	}
+	if i.seen == nil || len(i.seen) > maxSeen {
+		i.seen = map[content.Hash]struct{}{}
+	}
+	for hash, chunk := range chunks {
+		if _, ok := i.seen[hash]; !ok {
+			fresh += int64(len(chunk))
+		}
+		i.seen[hash], i.chunks[hash] = struct{}{}, chunk
+	}
+	return fresh
 }
 
 // flush queues the segments that were gathered.

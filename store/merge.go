@@ -58,7 +58,7 @@ WHERE thread_key = $1 AND first_version = ANY ($2::bigint[])`
 const sqlInsertMerged = `
 INSERT INTO log_segments (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec,
                           entries, size, committed_at, times, restated)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, 0))`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13::bigint, 0))`
 
 // sqlDeleteProvisional deletes the checkpoints that were laid by what the log took before a run from version $2 on, of ordinal
 // $3, was merged. That of a cut is in the midst of no run.

@@ -45,6 +45,7 @@ func TestConstraints(t *testing.T) {
 		`UPDATE log_segments SET next_offset = first_offset - 1`:         "log_segments_offsets_valid",
 		`UPDATE log_segments SET codec = 4`:                              "log_segments_codec_valid",
 		`UPDATE log_segments SET size = -1`:                              "log_segments_size_valid",
+		`UPDATE log_segments SET restated = size + 1`:                    "log_segments_restated_valid",
 		`INSERT INTO log_segments SELECT * FROM log_segments`:            "log_segments_pkey",
 		`UPDATE folds SET version = -1`:                                  "folds_version_valid",
 		`UPDATE folds SET state_size = -1`:                               "folds_sizes_valid",

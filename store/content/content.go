@@ -24,13 +24,15 @@ const (
 
 	minList = 4
 	maxList = 64
+	// longestList is how long lists may be that are read: earlier ones were cut at other places.
+	longestList = 256
 	// listMask makes a cut after 1 in 8 hashes on average: of a text to which is added, the last list is written anew each time.
 	listMask = 1<<3 - 1
 	// maxRoot is the number of hashes that a reference holds itself.
 	maxRoot = 16
 
-	// maxDepth is more levels than any text that fits into memory needs.
-	maxDepth = 8
+	// maxDepth is more levels than any text that fits into memory needs, though each list had minList hashes.
+	maxDepth = 16
 )
 
 // Hash names a chunk.
@@ -68,7 +70,7 @@ func Get(ref []byte, fetch func([]Hash) (map[Hash][]byte, error)) ([]byte, error
 		return nil, err
 	}
 	for ; depth > 0; depth-- {
-		list, err := join(level, fetch, len(level)*maxList*HashSize)
+		list, err := join(level, fetch, len(level)*longestList*HashSize)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ func (n *Names) open(level []Hash, depth int, fetch func([]Hash) (map[Hash][]byt
 	if len(unread) == 0 {
 		return nil, nil
 	}
-	text, err := join(unread, fetch, len(unread)*maxList*HashSize)
+	text, err := join(unread, fetch, len(unread)*longestList*HashSize)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func (m *Memory) SinceCheckpoint(_ context.Context, key store.Key, until uint64)
 		if n := len(t.checkpoints); n > 0 {
 			since.Version, since.Size = t.checkpoints[n-1].Fold.Version, t.checkpoints[n-1].Size
 		}
-		since.Grown = t.logSize(since.Version, until)
+		since.LogSize = t.logSize(since.Version, until)
+		since.Grown = since.LogSize // it restates nothing
 		since.Room = t.checkpointSize()+since.Size <= 2*t.logSize(0, until)
 		return nil
 	})

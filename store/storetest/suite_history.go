@@ -53,7 +53,7 @@ func testCheckpoints(t *testing.T, s store.Store) {
 	}
 	must(t, s, w.commit(Noise(2, 1000)))
 	since := ok[store.LogSince](t)(s.SinceCheckpoint(t.Context(), w.key, w.version))
-	if since.Version != 0 || since.Size != 0 || since.Grown < 1000 || !since.Room {
+	if since.Version != 0 || since.Size != 0 || since.LogSize < 1000 || since.Grown != since.LogSize || !since.Room {
 		t.Errorf("before the first checkpoint: %+v", since)
 	}
 	small := checkpoint(w, `{"a":1}`)
