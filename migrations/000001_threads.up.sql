@@ -56,8 +56,7 @@ CREATE TABLE threads (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX threads_by_last_run ON threads (tenant, last_run_at DESC, thread_key DESC);
--- Threads without labels are not in it: an entry costs a run's start and its end about as much as all other indexes do.
-CREATE INDEX threads_by_label ON threads USING gin (labels) WHERE labels <> '{}';
+CREATE INDEX threads_by_label ON threads USING gin (labels);
 
 -- Finds the leases that have ended. Threads without an active run are not in it.
 CREATE INDEX threads_by_lease ON threads (lease_expires_at, thread_key) WHERE lease_expires_at IS NOT NULL;
@@ -115,9 +114,8 @@ ALTER TABLE runs ALTER COLUMN error SET STORAGE EXTERNAL;
 CREATE INDEX runs_unmerged ON runs (thread_key, ordinal) WHERE status <> 1 AND NOT merged;
 
 -- The log, in segments: the entries of one run that were committed together. Codec 2, 3 and 10 are 0, 1 and 8 with
--- large payloads replaced by references to contents; size is that of the plain entries, restated what of it the thread held
--- already. What a row says never changes, but the rows of a run that is over are merged into larger ones, which then have the
--- times of their parts.
+-- large payloads replaced by references to contents; size is that of the plain entries. What a row says never changes, but
+-- the rows of a run that is over are merged into larger ones, which then have the times of their parts.
 CREATE TABLE log_segments (
     thread_key    uuid        NOT NULL,
     first_version bigint      NOT NULL,
@@ -131,14 +129,12 @@ CREATE TABLE log_segments (
     size          bigint      NOT NULL,
     committed_at  timestamptz NOT NULL DEFAULT now(),
     times         bytea,
-    restated      bigint,
 
     CONSTRAINT log_segments_pkey PRIMARY KEY (thread_key, first_version),
     CONSTRAINT log_segments_versions_valid CHECK (first_version >= 1 AND last_version >= first_version),
     CONSTRAINT log_segments_offsets_valid CHECK (first_offset >= 0 AND next_offset >= first_offset),
     CONSTRAINT log_segments_codec_valid CHECK (codec IN (0, 1, 2, 3, 8, 10)),
-    CONSTRAINT log_segments_size_valid CHECK (size >= 0),
-    CONSTRAINT log_segments_restated_valid CHECK (restated BETWEEN 1 AND size)
+    CONSTRAINT log_segments_size_valid CHECK (size >= 0)
 );
 
 ALTER TABLE log_segments ALTER COLUMN entries SET STORAGE EXTERNAL;
