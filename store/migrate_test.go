@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,33 @@ func TestMigrateDownAndUp(t *testing.T) {
 	}
 	if err := store.MigrateDown(t.Context(), url, 0); err == nil {
 		t.Error("taking back 0 migrations succeeded")
+	}
+}
+
+// A database of an earlier revision is brought up to date with what it holds, and goes on.
+func TestUpgradeKeepsTheLog(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	db := open(t, store.Options{URL: url})
+	commit(t, db, base())
+	key := base()[0].Key
+	want, err := db.Log(t.Context(), key, 1, 1<<20)
+	if err != nil || len(want) != 1 {
+		t.Fatalf("%d segments, %v", len(want), err)
+	}
+	if err := store.MigrateDown(t.Context(), url, int(migrations.Latest())-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	got, err := db.Log(t.Context(), key, 1, 1<<20)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the log: %+v, %v", got, err)
+	}
+	since, err := db.SinceCheckpoint(t.Context(), key, 1)
+	if err != nil || since.Grown != since.LogSize || since.Grown == 0 {
+		t.Errorf("%+v, %v", since, err)
 	}
 }
 

@@ -144,7 +144,7 @@ func name(cuts [][]byte, chunks map[Hash][]byte) []Hash {
 }
 
 // gear gives every byte a random number for the rolling hash of the content-defined cuts ("gear" hashing). It is fixed:
-// texts are cut in the same way for ever.
+// texts are cut in the same way for ever, so that they go on sharing chunks.
 var gear = func() (table [256]uint64) {
 	for i := range table {
 		sum := sha256.Sum256([]byte{'g', 'e', 'a', 'r', byte(i)})

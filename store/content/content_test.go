@@ -2,6 +2,7 @@ package content_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -167,5 +168,32 @@ func TestNamesAreWhatGetNeeds(t *testing.T) {
 	})
 	if err := content.NewNames().Add([]byte{0xff}, nil); !errors.Is(err, content.ErrCorrupt) {
 		t.Errorf("no reference: %v", err)
+	}
+}
+
+// Lists were longer once. Texts that were put then are read, and what they refer to is found.
+func TestListsOfEarlierCuts(t *testing.T) {
+	t.Parallel()
+	store, text, list := newKept(), []byte(nil), []byte(nil)
+	for i := range 256 {
+		chunk := fmt.Appendf(nil, "chunk %d of a list that has no cut", i)
+		hash := content.HashOf(chunk)
+		store.chunks[hash] = chunk
+		text, list = append(text, chunk...), append(list, hash[:]...)
+	}
+	root := content.HashOf(list)
+	store.chunks[root] = list
+	ref := binary.AppendUvarint([]byte{1}, uint64(len(text)))
+	ref = append(ref, root[:]...)
+	if got, err := content.Get(ref, store.fetch); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(text), err)
+	}
+	names := content.NewNames()
+	if err := names.Add(ref, store.fetch); err != nil {
+		t.Error(err)
+	}
+	store.chunks[root] = append(list, list[:content.HashSize]...)
+	if _, err := content.Get(ref, store.fetch); !errors.Is(err, content.ErrCorrupt) {
+		t.Errorf("a longer list: %v", err)
 	}
 }
