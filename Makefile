@@ -34,6 +34,7 @@ FUZZTIME ?= 15s
 fuzz:
 	go test ./agui/jsondoc -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	go test ./agui/jsondoc -run '^$$' -fuzz FuzzPatch -fuzztime $(FUZZTIME)
+	go test ./agui/jsondoc -run '^$$' -fuzz FuzzWalk -fuzztime $(FUZZTIME)
 	go test ./agui -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
 	go test ./agui -run '^$$' -fuzz FuzzPipeline -fuzztime $(FUZZTIME)
 	go test ./service -run '^$$' -fuzz FuzzEventCodec -fuzztime $(FUZZTIME)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
 
 // Start is what StartRun brings: a decoded run input, and how to treat what is open on the thread.
@@ -187,13 +189,10 @@ func (t *Thread) replayInput(payload Value) error {
 func (t *Thread) checkResume(resume Value, now time.Time) error {
 	answers := map[string]string{}
 	var answered []string
-	if resume != nil {
-		_ = eachElement(resume, func(entry Value) error {
-			id := unquote(memberOf(entry, "interruptId"))
-			answered = append(answered, id)
-			answers[id] = unquote(memberOf(entry, "status"))
-			return nil
-		})
+	for entry := range jsondoc.Elements(resume) {
+		id := unquote(memberOf(entry, "interruptId"))
+		answered = append(answered, id)
+		answers[id] = unquote(memberOf(entry, "status"))
 	}
 	var open, expired, unknown []string
 	known := set[string]{}

@@ -9,7 +9,7 @@ import (
 // new name.
 func (t *Thread) startCall(ev *Event) *Warning {
 	t.track.noteCall(ev.ToolCallID)
-	if place, held := t.msgs.calls[ev.ToolCallID]; held {
+	if place, held := t.msgs.call(ev.ToolCallID); held {
 		return t.restartCall(place, ev)
 	}
 	call := newToolCall(ev.ToolCallID, ev.ToolCallName)
@@ -67,7 +67,7 @@ func (t *Thread) freeID(taken string) string {
 
 // changeCall is TOOL_CALL_ARGS and TOOL_CALL_END.
 func (t *Thread) changeCall(ev *Event) *Warning {
-	place, held := t.msgs.calls[ev.ToolCallID]
+	place, held := t.msgs.call(ev.ToolCallID)
 	if !held { // a snapshot dropped it while it was open
 		return &Warning{Code: TargetUnknown, Path: "/toolCallId", Detail: "the thread does not hold the tool call"}
 	}
@@ -93,7 +93,7 @@ func (t *Thread) resultOfCall(ev *Event) *Warning {
 		t.msgs.replace(held, m)
 		return nil
 	}
-	place, held := t.msgs.calls[ev.ToolCallID]
+	place, held := t.msgs.call(ev.ToolCallID)
 	if !held {
 		t.msgs.append(m)
 		return &Warning{Code: ToolResultOrphaned, Path: "/toolCallId", Detail: "no message holds the tool call"}

@@ -21,6 +21,7 @@ func RestoreForeign(id string, fold Fold, hash [32]byte, lim Limits) (*Thread, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFoldCorrupt, err)
 	}
+	t.msgs.indexCalls() // reads the calls, which Restore leaves as text
 	again := t.Fold()
 	if !bytes.Equal(again.Append(nil), fold.Append(nil)) {
 		return nil, fmt.Errorf("%w: it is not in its own form", ErrFoldCorrupt)
@@ -41,10 +42,11 @@ func checkForeign(fold *Fold, lim Limits) error {
 	seen, before := set[string]{}, int64(0)
 	for i := range fold.Messages {
 		stored := &fold.Messages[i]
-		m, err := parseMessage(append(Value{}, stored.Body...))
-		switch {
-		case err != nil:
+		if err := eachMember(stored.Body, func(_, _ Value) error { return nil }); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
+		}
+		m := parseMessage(append(Value{}, stored.Body...))
+		switch {
 		case m.ID != stored.ID || m.Role != stored.Role || m.ID == "" || seen.has(m.ID):
 			return fmt.Errorf("message %d is another one", i)
 		case stored.Position <= before || stored.Position > maxPosition:

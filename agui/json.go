@@ -18,7 +18,7 @@ var readers = sync.Pool{New: func() any {
 }}
 
 // eachMember calls yield for every member of a JSON object, in order, with the name as it is written and its value.
-// Both alias text. It stops at the first error.
+// Both alias text. It stops at the first error. It is for texts that are not known to be good; jsondoc.Members is for others.
 func eachMember(text Value, yield func(name, value Value) error) error {
 	return eachItem(text, '{', func(read func() (Value, error)) error {
 		name, err := read()
@@ -75,6 +75,14 @@ func eachItem(text Value, open jsontext.Kind, item func(read func() (Value, erro
 			return err
 		}
 	}
+}
+
+// nameOf decodes the name of a member of a checked object. It copies nothing unless there are escapes.
+func nameOf(literal Value) []byte {
+	if bytes.IndexByte(literal, '\\') < 0 {
+		return literal[1 : len(literal)-1]
+	}
+	return []byte(unquote(literal))
 }
 
 // unquote decodes a JSON string that was checked before; a value that is none gives "".

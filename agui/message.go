@@ -32,6 +32,7 @@ type Message struct {
 
 	raw      Value        // the text, while obj is nil
 	rawCalls bool         // whether there are tool calls in raw
+	rawIDs   []string     // the ids of these, once they were asked for
 	obj      *object      // the members, once they are needed
 	draft    *jsondoc.Doc // the content of an activity, parsed for a patch that did not apply
 	stored   bool         // whether the stored fold has a message at Position
@@ -45,19 +46,32 @@ func (m *Message) AppendTo(dst []byte) []byte { return m.body().AppendTo(dst) }
 
 // detached is the message with a text of its own, so that it does not keep alive the event it came in.
 func (m *Message) detached() *Message {
-	own, err := parseMessage(m.AppendTo(make(Value, 0, m.Size())))
-	if err != nil { // cannot happen: the text was checked when it came
-		return m
-	}
-	return own
+	return parseMessage(m.AppendTo(make(Value, 0, m.Size())))
 }
 
 // sameText reports whether two messages have the same JSON text.
 func (m *Message) sameText(other *Message) bool {
-	if m.obj == nil && other.obj == nil {
+	switch {
+	case m.obj == nil && other.obj == nil:
 		return bytes.Equal(m.raw, other.raw)
+	case m.Size() != other.Size():
+		return false
+	case other.obj == nil:
+		return bytes.Equal(m.AppendTo(nil), other.raw)
 	}
-	return m.Size() == other.Size() && bytes.Equal(m.AppendTo(nil), other.AppendTo(nil))
+	return bytes.Equal(m.AppendTo(nil), other.AppendTo(nil))
+}
+
+// equals is sameText for a message that came: of one with tool calls, what counts is the text it is held as.
+func (m *Message) equals(came *Message) bool {
+	if m.sameText(came) {
+		return true
+	}
+	if came.obj != nil || !came.rawCalls {
+		return false
+	}
+	came.open()
+	return m.sameText(came)
 }
 
 func (m *Message) body() node {
@@ -76,10 +90,10 @@ func newMessage(id string, role Role) *Message {
 }
 
 // parseMessage reads a checked message, whose text it keeps.
-func parseMessage(raw Value) (*Message, error) {
+func parseMessage(raw Value) *Message {
 	m := &Message{raw: raw}
-	err := eachMember(raw, func(name, value Value) error {
-		switch unquote(name) {
+	for name, value := range jsondoc.Members(raw) {
+		switch string(nameOf(name)) {
 		case "id":
 			m.ID = unquote(value)
 		case "role":
@@ -89,9 +103,8 @@ func parseMessage(raw Value) (*Message, error) {
 		case "toolCalls":
 			m.rawCalls = true
 		}
-		return nil
-	})
-	return m, err
+	}
+	return m
 }
 
 // open makes the members of the message accessible. It returns by how much the size changed, since white space between
@@ -100,16 +113,13 @@ func (m *Message) open() (obj *object, grown int) {
 	if m.obj != nil {
 		return m.obj, 0
 	}
-	obj, err := parseObject(m.raw)
-	if err != nil { // cannot happen: the text was checked when it came
-		obj = &object{}
-	}
+	obj = parseObject(m.raw)
 	m.obj = obj
 	if list := obj.find("toolCalls"); list != nil {
 		list.value = parseCalls(list.value.(Value))
 	}
 	grown = obj.Size() - len(m.raw)
-	m.raw = nil
+	m.raw, m.rawIDs = nil, nil
 	return obj, grown
 }
 

@@ -17,8 +17,10 @@ const seatGap = 1 << 8
 type messages struct {
 	order []*Message
 	byID  map[string]*Message
-	calls map[string]callPlace // by tool call id
+	calls map[string]callPlace // by tool call id, if indexed
 	size  int                  // of all the messages' text
+
+	indexed bool // calls is complete; otherwise it is empty, until somebody asks for one
 
 	dirty   map[*Message]struct{}
 	deleted []int64 // stored positions that are gone
@@ -32,7 +34,7 @@ type callPlace struct {
 }
 
 func newMessages() messages {
-	return messages{byID: map[string]*Message{}, calls: map[string]callPlace{}, dirty: map[*Message]struct{}{}}
+	return messages{byID: map[string]*Message{}, calls: map[string]callPlace{}, dirty: map[*Message]struct{}{}, indexed: true}
 }
 
 // reserve makes room for n messages in a list that is empty.
@@ -116,6 +118,14 @@ func (l *messages) settle() {
 	}
 }
 
+// restore adds a message of the stored fold at the end. Its calls stay text until one is asked for: most loads ask for none.
+func (l *messages) restore(m *Message) {
+	l.order = append(l.order, m)
+	l.byID[m.ID] = m
+	l.size += m.Size()
+	l.indexed = l.indexed && !m.rawCalls
+}
+
 // hold makes a message and its calls findable. The first holder of a call keeps it. It may change the message's size.
 func (l *messages) hold(m *Message) {
 	l.byID[m.ID] = m
@@ -124,16 +134,32 @@ func (l *messages) hold(m *Message) {
 	}
 }
 
+// call finds the tool call of that id.
+func (l *messages) call(id string) (place callPlace, held bool) {
+	if !l.indexed {
+		l.indexCalls()
+	}
+	place, held = l.calls[id]
+	return place, held
+}
+
 func (l *messages) holdCall(m *Message, call *toolCall) {
-	if _, held := l.calls[call.id]; !held {
+	if _, held := l.calls[call.id]; l.indexed && !held {
 		l.calls[call.id] = callPlace{message: m, call: call}
 	}
 }
 
-// indexCalls finds out anew which message holds a call: the first in order. Replacing or dropping a holder leaves that
-// open, since another message may have the call too.
+// forgetCalls leaves open which message holds a call, as it is after a holder was replaced or dropped: another message may have
+// the call too.
+func (l *messages) forgetCalls() {
+	clear(l.calls)
+	l.indexed = false
+}
+
+// indexCalls finds out which message holds a call: the first in order.
 func (l *messages) indexCalls() {
 	clear(l.calls)
+	l.indexed = true
 	for _, m := range l.order {
 		for _, call := range m.calls() {
 			l.holdCall(m, call)
@@ -141,10 +167,13 @@ func (l *messages) indexCalls() {
 	}
 }
 
-// release is the reverse of hold. Where several messages may have the same call, indexCalls must follow.
+// release is the reverse of hold. Where several messages may have the same call, forgetCalls must follow.
 func (l *messages) release(m *Message) {
 	delete(l.byID, m.ID)
 	delete(l.dirty, m)
+	if !l.indexed {
+		return
+	}
 	for _, call := range m.calls() {
 		if l.calls[call.id].message == m {
 			delete(l.calls, call.id)

@@ -1,6 +1,10 @@
 package agui
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
+)
 
 // node is a JSON value that can render itself: a raw Value, a growing text, a list of tool calls, a nested object, or a
 // *jsondoc.Doc.
@@ -62,13 +66,12 @@ type member struct {
 
 // parseObject reads the members of a checked JSON object, whose text it keeps. Of a repeated name the last value counts,
 // at the first place, as in ECMAScript.
-func parseObject(text Value) (*object, error) {
+func parseObject(text Value) *object {
 	o := &object{}
-	err := eachMember(text, func(name, value Value) error {
-		o.setLiteral(unquote(name), name, value)
-		return nil
-	})
-	return o, err
+	for name, value := range jsondoc.Members(text) {
+		o.setLiteral(unquote(name), name, Value(value))
+	}
+	return o
 }
 
 func (o *object) find(name string) *member {
@@ -176,10 +179,9 @@ func (o *object) merge(name string, from Value) int {
 		return 0
 	}
 	into, grown := o.nested(name)
-	_ = eachMember(slices.Clone(from), func(key, value Value) error {
-		grown += into.setLiteral(unquote(key), key, value)
-		return nil
-	})
+	for key, value := range jsondoc.Members(slices.Clone(from)) {
+		grown += into.setLiteral(unquote(key), key, Value(value))
+	}
 	return grown
 }
 
@@ -194,10 +196,7 @@ func (o *object) nested(name string) (into *object, grown int) {
 	if into, ok := m.value.(*object); ok {
 		return into, 0
 	}
-	into, err := parseObject(m.value.AppendTo(nil))
-	if err != nil {
-		into = &object{}
-	}
+	into = parseObject(m.value.AppendTo(nil))
 	grown = into.Size() - m.value.Size()
 	m.value = into
 	return into, grown

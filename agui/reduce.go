@@ -110,7 +110,7 @@ func conflictWith(m *Message) *Warning {
 func (t *Thread) storeEncrypted(ev *Event) *Warning {
 	unknown := &Warning{Code: TargetUnknown, Path: "/entityId", Detail: "the thread does not hold what the value belongs to"}
 	if ev.Subtype == "tool-call" {
-		place, held := t.msgs.calls[ev.EntityID]
+		place, held := t.msgs.call(ev.EntityID)
 		if !held {
 			return unknown
 		}

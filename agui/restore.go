@@ -2,7 +2,8 @@ package agui
 
 import (
 	"bytes"
-	"errors"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
 
 // restoreMessage makes a message of the fold. What its row says is not read again in its text.
@@ -23,18 +24,12 @@ func mayHave(object Value, name string) bool {
 	return bytes.Contains(object, quote(name)) || bytes.Contains(object, []byte(`\u`))
 }
 
-// errFound stops the reading of an object.
-var errFound = errors.New("agui: found")
-
 // firstMember is memberOf for an object that has no name twice. It reads no further than the member.
 func firstMember(object Value, name string) Value {
-	var found Value
-	_ = eachMember(object, func(key, value Value) error {
-		if unquote(key) != name {
-			return nil
+	for key, value := range jsondoc.Members(object) {
+		if string(nameOf(key)) == name {
+			return value
 		}
-		found = value
-		return errFound
-	})
-	return found
+	}
+	return nil
 }

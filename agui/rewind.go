@@ -2,6 +2,7 @@ package agui
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -100,7 +101,7 @@ func (t *Thread) restoreFold(payload Value) error {
 	for _, m := range messages {
 		t.msgs.append(m)
 	}
-	t.msgs.indexCalls()
+	t.msgs.forgetCalls()
 	t.restoreTracking(track, &r)
 	return nil
 }
@@ -112,13 +113,13 @@ func restoredMessages(list Value) (messages []*Message, err error) {
 	}
 	seen := set[string]{}
 	err = eachElement(list, func(raw Value) error {
-		m, err := parseMessage(append(Value{}, raw...))
-		if err == nil && (m.ID == "" || seen.has(m.ID)) {
-			err = fmt.Errorf("a message has no id of its own")
+		m := parseMessage(append(Value{}, raw...))
+		if m.ID == "" || seen.has(m.ID) {
+			return errors.New("a message has no id of its own")
 		}
 		seen.add(m.ID)
 		messages = append(messages, m)
-		return err
+		return nil
 	})
 	return messages, err
 }

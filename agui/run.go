@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
 
 // startRun is RUN_STARTED: run-scoped tracking starts anew, the messages of an echoed input that are not held are added.
@@ -120,11 +122,8 @@ func outcomeType(outcome Value) string { return unquote(memberOf(outcome, "type"
 // pendingOf returns the pendingToolCallIds of an outcome.
 func pendingOf(outcome Value) []string {
 	var ids []string
-	if list := memberOf(outcome, "pendingToolCallIds"); list != nil {
-		_ = eachElement(list, func(id Value) error {
-			ids = append(ids, unquote(id))
-			return nil
-		})
+	for id := range jsondoc.Elements(memberOf(outcome, "pendingToolCallIds")) {
+		ids = append(ids, unquote(id))
 	}
 	return ids
 }
@@ -132,28 +131,20 @@ func pendingOf(outcome Value) []string {
 // interruptsOf returns copies of the interrupts of an outcome: they are kept for longer than the event.
 func interruptsOf(outcome Value) []Value {
 	var list []Value
-	if interrupts := memberOf(outcome, "interrupts"); interrupts != nil {
-		_ = eachElement(interrupts, func(interrupt Value) error {
-			list = append(list, slices.Clone(interrupt))
-			return nil
-		})
+	for interrupt := range jsondoc.Elements(memberOf(outcome, "interrupts")) {
+		list = append(list, slices.Clone(interrupt))
 	}
 	return list
 }
 
 func interruptID(interrupt Value) string { return unquote(memberOf(interrupt, "id")) }
 
-// memberOf returns the text of an object's member, nil if the object or the member is absent.
-func memberOf(object Value, name string) Value {
-	if object == nil {
-		return nil
-	}
-	var found Value
-	_ = eachMember(object, func(key, value Value) error {
-		if unquote(key) == name {
+// memberOf returns the text of a member of a checked object, nil if the object or the member is absent.
+func memberOf(object Value, name string) (found Value) {
+	for key, value := range jsondoc.Members(object) {
+		if string(nameOf(key)) == name {
 			found = value
 		}
-		return nil
-	})
+	}
 	return found
 }

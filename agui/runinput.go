@@ -80,7 +80,7 @@ func (t *Thread) appendInput(w *writer) {
 
 // appendMessages appends the array of the input's messages.
 func (t *Thread) appendMessages(dst []byte, repair bool) (_ []byte, repaired []string) {
-	results, waiting := t.results(), t.waiting()
+	results, waiting, seen := t.results(), t.waiting(), set[string]{}
 	dst = append(dst, '[')
 	first := true
 	separate := func() {
@@ -95,18 +95,19 @@ func (t *Thread) appendMessages(dst []byte, repair bool) (_ []byte, repaired []s
 		}
 		separate()
 		dst = m.AppendTo(dst)
-		for _, result := range t.resultsFor(m, results) {
+		calls := heldCalls(m, seen)
+		for _, result := range resultsFor(calls, results) {
 			separate()
 			dst = result.AppendTo(dst)
 		}
 		if !repair {
 			continue
 		}
-		for _, call := range t.heldCalls(m) {
-			if results[call.id] == nil && !waiting.has(call.id) {
+		for _, id := range calls {
+			if results[id] == nil && !waiting.has(id) {
 				separate()
-				dst = append(dst, errorResult(call.id)...)
-				repaired = append(repaired, call.id)
+				dst = append(dst, errorResult(id)...)
+				repaired = append(repaired, id)
 			}
 		}
 	}
@@ -124,22 +125,22 @@ func (t *Thread) results() map[string]*Message {
 	return results
 }
 
-// heldCalls returns the calls of a message that no earlier message holds.
-func (t *Thread) heldCalls(m *Message) []*toolCall {
-	var held []*toolCall
-	for _, call := range m.calls() {
-		if t.msgs.calls[call.id].call == call {
-			held = append(held, call)
+// heldCalls returns the ids of a message's calls that no message before it holds, and adds them to those seen.
+func heldCalls(m *Message, seen set[string]) (held []string) {
+	for _, id := range m.callIDs() {
+		if !seen.has(id) {
+			seen.add(id)
+			held = append(held, id)
 		}
 	}
 	return held
 }
 
-// resultsFor returns the tool messages that answer a message's calls, in the thread's order.
-func (t *Thread) resultsFor(m *Message, results map[string]*Message) []*Message {
+// resultsFor returns the tool messages that answer calls, in the thread's order.
+func resultsFor(calls []string, results map[string]*Message) []*Message {
 	var found []*Message
-	for _, call := range t.heldCalls(m) {
-		if result := results[call.id]; result != nil {
+	for _, id := range calls {
+		if result := results[id]; result != nil {
 			found = append(found, result)
 		}
 	}
@@ -169,12 +170,12 @@ func repairID(callID string) string {
 
 // PendingToolCalls lists the tool calls without a result, in the order of the messages that hold them.
 func (t *Thread) PendingToolCalls() []string {
-	results := t.results()
+	results, seen := t.results(), set[string]{}
 	var pending []string
 	for _, m := range t.msgs.order {
-		for _, call := range t.heldCalls(m) {
-			if results[call.id] == nil {
-				pending = append(pending, call.id)
+		for _, id := range heldCalls(m, seen) {
+			if results[id] == nil {
+				pending = append(pending, id)
 			}
 		}
 	}

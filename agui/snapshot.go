@@ -1,6 +1,10 @@
 package agui
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/threadsvc/threadsvc/agui/jsondoc"
+)
 
 // reconcile is MESSAGES_SNAPSHOT (protocol page on state): a message held keeps its place and takes the
 // snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
@@ -23,11 +27,11 @@ func (t *Thread) reconcile(ev *Event) *Warning {
 		switch held := t.msgs.byID[m.ID]; {
 		case held == nil:
 			t.msgs.append(m.detached())
-		case !held.sameText(m): // most of a snapshot commonly restates what is held
+		case !held.equals(m): // most of a snapshot commonly restates what is held
 			t.msgs.replace(held, m.detached())
 		}
 	}
-	t.msgs.indexCalls()
+	t.msgs.forgetCalls()
 	return nil
 }
 
@@ -56,14 +60,9 @@ func (t *Thread) sizeAfter(ev *Event) int {
 // readMessages reads a checked list of messages.
 func (t *Thread) readMessages(list Value) []*Message {
 	var read []*Message
-	if list == nil {
-		return nil
+	for raw := range jsondoc.Elements(list) {
+		read = append(read, parseMessage(raw))
 	}
-	_ = eachElement(list, func(raw Value) error {
-		m, err := parseMessage(raw)
-		read = append(read, m)
-		return err
-	})
 	return read
 }
 

@@ -99,10 +99,7 @@ func Restore(id string, fold Fold, hash [32]byte, lim Limits) (*Thread, error) {
 	t.track = track
 	t.msgs.reserve(len(fold.Messages))
 	for _, stored := range fold.Messages {
-		m := restoreMessage(&stored)
-		t.msgs.order = append(t.msgs.order, m)
-		t.msgs.hold(m)
-		t.msgs.size += m.Size()
+		t.msgs.restore(restoreMessage(&stored))
 	}
 	t.msgs.settle()
 	return t, nil

@@ -1,5 +1,7 @@
 package agui
 
+import "github.com/threadsvc/threadsvc/agui/jsondoc"
+
 // calls is the list of tool calls of an assistant message.
 type calls []*toolCall
 
@@ -24,15 +26,11 @@ func newToolCall(id string, name Value) *toolCall {
 // parseCalls reads a checked list of tool calls.
 func parseCalls(list Value) *calls {
 	read := &calls{}
-	_ = eachElement(list, func(raw Value) error {
-		obj, err := parseObject(raw)
-		if err != nil {
-			return err
-		}
+	for raw := range jsondoc.Elements(list) {
+		obj := parseObject(raw)
 		function, _ := obj.nested("function")
 		*read = append(*read, &toolCall{id: unquote(obj.get("id")), obj: obj, function: function})
-		return nil
-	})
+	}
 	return read
 }
 
@@ -81,6 +79,22 @@ func (m *Message) calls() calls {
 		return *list.value.(*calls)
 	}
 	return nil
+}
+
+// callIDs returns the ids of the message's tool calls, which the caller must not change. It opens no message.
+func (m *Message) callIDs() (ids []string) {
+	if m.obj == nil && m.rawCalls {
+		if m.rawIDs == nil {
+			for call := range jsondoc.Elements(memberOf(m.raw, "toolCalls")) {
+				m.rawIDs = append(m.rawIDs, unquote(memberOf(call, "id")))
+			}
+		}
+		return m.rawIDs
+	}
+	for _, call := range m.calls() {
+		ids = append(ids, call.id)
+	}
+	return ids
 }
 
 // addCall appends a call and returns by how much the message grew.

@@ -245,7 +245,7 @@ func (k *tracking) seedOwners(m *Message, authoritative bool) {
 		}
 	}
 	seed(itemOf(kind, m.ID))
-	for _, call := range m.calls() {
-		seed(itemOf(itemCall, call.id))
+	for _, id := range m.callIDs() {
+		seed(itemOf(itemCall, id))
 	}
 }
