@@ -31,7 +31,7 @@ type Message struct {
 	ToolCallID string
 
 	raw      Value        // the text, while obj is nil
-	rawCalls bool         // whether there are tool calls in raw
+	rawCalls Value        // the list of tool calls in raw, nil if there is none
 	rawIDs   []string     // the ids of these, once they were asked for
 	obj      *object      // the members, once they are needed
 	draft    *jsondoc.Doc // the content of an activity, parsed for a patch that did not apply
@@ -67,7 +67,7 @@ func (m *Message) equals(came *Message) bool {
 	if m.sameText(came) {
 		return true
 	}
-	if came.obj != nil || !came.rawCalls {
+	if came.rawCalls == nil {
 		return false
 	}
 	came.open()
@@ -101,7 +101,7 @@ func parseMessage(raw Value) *Message {
 		case "toolCallId":
 			m.ToolCallID = unquote(value)
 		case "toolCalls":
-			m.rawCalls = true
+			m.rawCalls = value
 		}
 	}
 	return m
@@ -119,7 +119,7 @@ func (m *Message) open() (obj *object, grown int) {
 		list.value = parseCalls(list.value.(Value))
 	}
 	grown = obj.Size() - len(m.raw)
-	m.raw, m.rawIDs = nil, nil
+	m.raw, m.rawCalls, m.rawIDs = nil, nil, nil
 	return obj, grown
 }
 

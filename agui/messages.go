@@ -123,7 +123,7 @@ func (l *messages) restore(m *Message) {
 	l.order = append(l.order, m)
 	l.byID[m.ID] = m
 	l.size += m.Size()
-	l.indexed = l.indexed && !m.rawCalls
+	l.indexed = l.indexed && m.rawCalls == nil
 }
 
 // hold makes a message and its calls findable. The first holder of a call keeps it. It may change the message's size.

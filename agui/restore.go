@@ -13,7 +13,9 @@ func restoreMessage(stored *StoredMessage) *Message {
 	case RoleTool:
 		m.ToolCallID = unquote(firstMember(m.raw, "toolCallId"))
 	case RoleAssistant:
-		m.rawCalls = mayHave(m.raw, "toolCalls") && firstMember(m.raw, "toolCalls") != nil
+		if mayHave(m.raw, "toolCalls") {
+			m.rawCalls = firstMember(m.raw, "toolCalls")
+		}
 	}
 	return m
 }

@@ -1,10 +1,6 @@
 package agui
 
-import (
-	"slices"
-
-	"github.com/threadsvc/threadsvc/agui/jsondoc"
-)
+import "github.com/threadsvc/threadsvc/agui/jsondoc"
 
 // reconcile is MESSAGES_SNAPSHOT (protocol page on state): a message held keeps its place and takes the
 // snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
@@ -74,7 +70,7 @@ func (t *Thread) addMessages(list Value) []Value {
 		if t.msgs.byID[m.ID] != nil {
 			continue
 		}
-		m.raw = slices.Clone(m.raw)
+		m = m.detached()
 		added = append(added, m.raw)
 		t.msgs.append(m)
 	}

@@ -71,7 +71,7 @@ func (l *calls) AppendTo(dst []byte) []byte {
 
 // calls returns the message's tool calls, nil if it has none. It opens only messages that have some.
 func (m *Message) calls() calls {
-	if m.obj == nil && !m.rawCalls {
+	if m.obj == nil && m.rawCalls == nil {
 		return nil
 	}
 	obj, _ := m.open()
@@ -83,9 +83,9 @@ func (m *Message) calls() calls {
 
 // callIDs returns the ids of the message's tool calls, which the caller must not change. It opens no message.
 func (m *Message) callIDs() (ids []string) {
-	if m.obj == nil && m.rawCalls {
+	if m.rawCalls != nil {
 		if m.rawIDs == nil {
-			for call := range jsondoc.Elements(memberOf(m.raw, "toolCalls")) {
+			for call := range jsondoc.Elements(m.rawCalls) {
 				m.rawIDs = append(m.rawIDs, unquote(memberOf(call, "id")))
 			}
 		}
