@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,37 +203,29 @@ func (t *tally) count(b *batch) {
 }
 
 // produce sends batches, each at its time, and tells when. A batch's time is when it was due, not when there was room for
-// it: what a slow server holds up counts as latency.
+// it: what a slow server holds up counts as latency. If the producer slept until then, it is when it woke: how late this
+// process' timers are is not the server's doing.
 func (s *stream) produce(ctx context.Context, end int, pace pacing, started time.Time, sent chan<- time.Time, slots chan<- struct{}) error {
 	if s.next >= end {
 		return nil
 	}
 	due := started
-	if pace.rate > 0 { // threads are spread over the interval, and do not all send at once
-		due = started.Add(pace.interval(&s.batches[s.next], float64(s.index)/float64(s.of)))
+	if pace.rate > 0 { // threads are spread over a run, and do not all begin and end theirs at once
+		due = started.Add(pace.interval(s.eventsOfRun(s.next)*s.index) / time.Duration(s.of))
 	}
 	for ; s.next < end; s.next++ {
 		b := &s.batches[s.next]
-		if pace.rate > 0 {
-			if err := sleepUntil(ctx, due); err != nil {
-				return err
-			}
+		at, err := pace.turn(ctx, due, slots)
+		if err != nil {
+			return err
 		}
-		if pace.unacked > 0 {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		now := time.Now()
-		if !pace.until.IsZero() && now.After(pace.until) {
+		if !pace.until.IsZero() && time.Now().After(pace.until) {
 			return nil
 		}
 		if pace.rate > 0 {
-			now, due = due, due.Add(pace.interval(b, 1))
+			due = due.Add(pace.interval(len(b.Events)))
 		}
-		sent <- now
+		sent <- at
 		if err := s.SendMsg(b.frame); err != nil && !errors.Is(err, io.EOF) { // of EOF the receiver finds the reason
 			return err
 		}
@@ -240,21 +233,56 @@ func (s *stream) produce(ctx context.Context, end int, pace pacing, started time
 	return nil
 }
 
-// interval is the time that a part of a batch takes at the rate.
-func (p pacing) interval(b *batch, part float64) time.Duration {
-	return time.Duration(float64(len(b.Events)) * part / p.rate * float64(time.Second))
+// turn waits until a batch is due and, if the unacknowledged ones are bounded, one of them is acknowledged. It returns the
+// batch's time.
+func (p pacing) turn(ctx context.Context, due time.Time, slots chan<- struct{}) (at time.Time, err error) {
+	if p.rate > 0 {
+		if at, err = sleepUntil(ctx, due); err != nil {
+			return at, err
+		}
+	}
+	if p.unacked > 0 {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return at, context.Cause(ctx)
+		}
+	}
+	if p.rate == 0 {
+		at = time.Now()
+	}
+	return at, nil
 }
 
-func sleepUntil(ctx context.Context, at time.Time) error {
+// eventsOfRun is how many events the run has that batch i belongs to.
+func (s *stream) eventsOfRun(i int) (events int) {
+	run := sort.SearchInts(s.ends, i+1)
+	first := 0
+	if run > 0 {
+		first = s.ends[run-1]
+	}
+	for _, b := range s.batches[first:s.ends[run]] {
+		events += len(b.Events)
+	}
+	return events
+}
+
+// interval is the time that so many events take at the rate.
+func (p pacing) interval(events int) time.Duration {
+	return time.Duration(float64(events) / p.rate * float64(time.Second))
+}
+
+// sleepUntil returns when it woke, or, if that time was past, that time.
+func sleepUntil(ctx context.Context, at time.Time) (time.Time, error) {
 	wait := time.Until(at)
 	if wait <= 0 {
-		return nil
+		return at, nil
 	}
 	select {
 	case <-time.After(wait):
-		return nil
+		return time.Now(), nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return at, context.Cause(ctx)
 	}
 }
 

@@ -164,7 +164,7 @@ func (b *bench) settle(ctx context.Context, limit time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if err := sleepUntil(ctx, time.Now().Add(min(still, time.Until(end)))); err != nil {
+		if _, err := sleepUntil(ctx, time.Now().Add(min(still, time.Until(end)))); err != nil {
 			return fmt.Errorf("bench: %w", err)
 		}
 		after, err := b.db.WAL(ctx)

@@ -21,7 +21,7 @@ var profiles = []profile{
 	{"unacked", "one event at a time, each acknowledged before the next; against streams that commit alone",
 		"batch=1 unacked=1 runs=20 duration=10s alone=true"},
 	{"paced", "100 events per second of each thread, one per message; against a single row's commit on the idle database",
-		"batch=1 pace=100 runs=10 duration=30s single=true"},
+		"batch=1 pace=100 runs=10 duration=40s single=true"},
 	{"restate", "every run restates all messages and the state; bytes kept per run at the end against run 10",
 		"threads=2 runs=999 tokens=20 tool-calls=1 deltas=3 snapshots=all growth=true duration=2m settle=10m"},
 	{"state", "10 MiB of state against 1 KiB: what an event costs the service",
@@ -32,7 +32,7 @@ var profiles = []profile{
 	{"memory", "10,000 live threads in a cache of 256 MiB",
 		"threads=10000 runs=1 tokens=50 tool-calls=1 deltas=5 batch=20 pace=2 connections=8 duration=2m serve-arg=--cache-bytes=256MiB"},
 	{"nodes", "two servers on one database against one",
-		"runs=60 duration=20s nodes=2 against=nodes=1"},
+		"runs=200 duration=20s nodes=2 against=nodes=1"},
 	{"quick", "a few seconds, to see that everything works",
 		"threads=8 runs=3 floor=true naive=true alone=true single=true yardstick-time=1s duration=10s"},
 }

@@ -194,3 +194,16 @@ func TestMeasuredLeavesTheWarmUpOut(t *testing.T) {
 		t.Errorf("%d events, %d of the runs, %v per run", events, p.events(2, 6), p.perRun())
 	}
 }
+
+func TestEventsOfRun(t *testing.T) {
+	batches := make([]batch, 5)
+	for i := range batches {
+		batches[i].Events = make([][]byte, i+1)
+	}
+	s := stream{producer: &producer{batches: batches, ends: []int{2, 5}}}
+	for i, want := range []int{3, 3, 12, 12, 12} {
+		if got := s.eventsOfRun(i); got != want {
+			t.Errorf("the run of batch %d has %d events, want %d", i, got, want)
+		}
+	}
+}
