@@ -23,7 +23,7 @@ var profiles = []profile{
 	{"paced", "100 events per second of each thread, one per message; against a single row's commit on the idle database",
 		"batch=1 pace=100 runs=10 duration=40s single=true"},
 	{"restate", "every run restates all messages and the state; bytes kept per run at the end against run 10",
-		"threads=2 runs=999 tokens=20 tool-calls=1 deltas=3 snapshots=all growth=true duration=2m settle=10m"},
+		"threads=2 runs=999 tokens=20 tool-calls=1 deltas=3 snapshots=all growth=true duration=5m settle=10m"},
 	{"state", "10 MiB of state against 1 KiB: what an event costs the service",
 		"threads=4 runs=300 state-bytes=10MiB duration=1m against=state-bytes=1KiB"},
 	{"load", "reading a context after 2,000 runs and after 20, of the same size and of others, against a bare SELECT of it",

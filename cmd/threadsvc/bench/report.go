@@ -41,7 +41,7 @@ var quantities = []struct{ key, label string }{
 	{"context_select_ms", "  bare SELECT of its text, p50, ms"},
 	{"context_rows_ms", "  bare SELECT of its rows, p50, ms"},
 	{"growth_early", "rows, bytes per run around run 10"},
-	{"growth_late", "  in the last 10 runs"},
+	{"growth_late", "  in the last tenth of the runs"},
 	{"events", "events measured"},
 	{"seconds", "  in seconds"},
 }

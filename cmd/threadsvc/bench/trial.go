@@ -12,7 +12,9 @@ import (
 	"github.com/threadsvc/threadsvc/store/yardstick"
 )
 
-// Where --growth looks: at the growthWindow runs up to lastOfEarly, which have run 10 in their middle, and at the last ones.
+// Where --growth looks: at the growthWindow runs up to lastOfEarly, which have run 10 in their middle, and at the last tenth of
+// all runs, or as many. Checkpoints come every few runs, which a long conversation makes large, so that fewer runs of its end tell
+// above all whether one fell among them.
 const (
 	growthWindow = 10
 	lastOfEarly  = 15
@@ -103,7 +105,8 @@ func (t *trial) load(ctx context.Context) (*tally, error) {
 		return t.driver.send(ctx, last, pace)
 	}
 	total := &tally{}
-	bounds := []int{lastOfEarly - growthWindow, lastOfEarly, last - growthWindow, last}
+	late := max(growthWindow, last/10)
+	bounds := []int{lastOfEarly - growthWindow, lastOfEarly, last - late, last}
 	var at [4]int64
 	for i, bound := range bounds {
 		part, err := t.driver.send(ctx, max(bound, t.v.Warmup), pace)
@@ -121,9 +124,8 @@ func (t *trial) load(ctx context.Context) (*tally, error) {
 	if time.Now().After(pace.until) && t.driver.unfinished() {
 		return nil, fmt.Errorf("bench: --duration %v is too short for --growth", t.v.Duration)
 	}
-	runs := float64(growthWindow * t.v.Threads)
-	t.m.Values["growth_early"] = float64(at[1]-at[0]) / runs
-	t.m.Values["growth_late"] = float64(at[3]-at[2]) / runs
+	t.m.Values["growth_early"] = float64(at[1]-at[0]) / float64(growthWindow*t.v.Threads)
+	t.m.Values["growth_late"] = float64(at[3]-at[2]) / float64(late*t.v.Threads)
 	return total, nil
 }
 
