@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/threadsvc/threadsvc/agui/jsondoc"
 )
@@ -42,7 +43,7 @@ func checkForeign(fold *Fold, lim Limits) error {
 	seen, before := set[string]{}, int64(0)
 	for i := range fold.Messages {
 		stored := &fold.Messages[i]
-		if err := eachMember(stored.Body, func(_, _ Value) error { return nil }); err != nil {
+		if err := CheckJSON(stored.Body, lim.Depth); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 		m := parseMessage(append(Value{}, stored.Body...))
@@ -68,6 +69,11 @@ func checkForeignTracking(text []byte) error {
 	case phaseFinished, phaseFailed, phaseClosed:
 	default:
 		return errors.New("it is not between two runs")
+	}
+	for _, interrupt := range slices.Concat(track.Interrupts, track.Resumed) {
+		if err := CheckJSON(interrupt, maxInputDepth); err != nil {
+			return fmt.Errorf("an interrupt: %w", err)
+		}
 	}
 	left := track
 	version, touched := track.ProtocolVersion, track.TouchedState

@@ -3,6 +3,7 @@ package agui
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 
@@ -73,6 +74,17 @@ func eachItem(text Value, open jsontext.Kind, item func(read func() (Value, erro
 		}
 		if err := item(read); err != nil {
 			return err
+		}
+	}
+}
+
+// objects iterates over the elements of a checked array, and ends at one that is no object.
+func objects(list Value) iter.Seq[Value] {
+	return func(yield func(Value) bool) {
+		for element := range jsondoc.Elements(list) {
+			if element[0] != '{' || !yield(element) {
+				return
+			}
 		}
 	}
 }

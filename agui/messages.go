@@ -156,11 +156,16 @@ func (l *messages) forgetCalls() {
 	l.indexed = false
 }
 
-// indexCalls finds out which message holds a call: the first in order.
+// indexCalls finds out which message holds a call: the first in order. It opens all that have some, which changes the size of
+// one whose text was not its own form.
 func (l *messages) indexCalls() {
 	clear(l.calls)
 	l.indexed = true
 	for _, m := range l.order {
+		if m.rawCalls != nil {
+			_, grown := m.open()
+			l.size += grown
+		}
 		for _, call := range m.calls() {
 			l.holdCall(m, call)
 		}

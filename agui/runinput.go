@@ -125,7 +125,7 @@ func (t *Thread) results() map[string]*Message {
 	return results
 }
 
-// heldCalls returns the ids of a message's calls that no message before it holds, and adds them to those seen.
+// heldCalls returns the ids of a message's calls that are not among those seen in messages before it, and adds them.
 func heldCalls(m *Message, seen set[string]) (held []string) {
 	for _, id := range m.callIDs() {
 		if !seen.has(id) {

@@ -1,7 +1,5 @@
 package agui
 
-import "github.com/threadsvc/threadsvc/agui/jsondoc"
-
 // reconcile is MESSAGES_SNAPSHOT (protocol page on state): a message held keeps its place and takes the
 // snapshot's content; one never seen is appended in the snapshot's order; one absent is dropped, except activity and
 // reasoning messages, each unless the snapshot carries any of that role.
@@ -53,10 +51,10 @@ func (t *Thread) sizeAfter(ev *Event) int {
 	return size + t.msgs.sizeOutside(rolesOf(t.readMessages(ev.Messages)))
 }
 
-// readMessages reads a checked list of messages.
+// readMessages reads a checked list of messages. The list of an entry of an imported log is known to be JSON, and no more.
 func (t *Thread) readMessages(list Value) []*Message {
 	var read []*Message
-	for raw := range jsondoc.Elements(list) {
+	for raw := range objects(list) {
 		read = append(read, parseMessage(raw))
 	}
 	return read

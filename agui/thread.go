@@ -83,12 +83,19 @@ func NewThread(id string, lim Limits) *Thread {
 	return t
 }
 
+// maxInputDepth bounds the nesting of a stored input, whatever the limits were when it came.
+const maxInputDepth = 10_000
+
 // Restore returns the thread that a fold describes. The log's hash is that of the fold's version. The Thread keeps the
 // fold's texts, which were checked when they came: no message and no part of the state is read before something asks for
-// what is in it.
+// what is in it. The input of an open run is checked again, since a run input quotes it; one that is no JSON, as of a damaged
+// entry, is left out.
 func Restore(id string, fold Fold, hash [32]byte, lim Limits) (*Thread, error) {
 	t := NewThread(id, lim)
-	t.version, t.hash, t.input = fold.Version, hash, fold.Input
+	t.version, t.hash = fold.Version, hash
+	if CheckJSON(fold.Input, maxInputDepth) == nil {
+		t.input = fold.Input
+	}
 	if fold.State != nil {
 		t.state = jsondoc.Known(fold.State, t.docLimits())
 	}

@@ -1,7 +1,5 @@
 package agui
 
-import "github.com/threadsvc/threadsvc/agui/jsondoc"
-
 // calls is the list of tool calls of an assistant message.
 type calls []*toolCall
 
@@ -26,7 +24,7 @@ func newToolCall(id string, name Value) *toolCall {
 // parseCalls reads a checked list of tool calls.
 func parseCalls(list Value) *calls {
 	read := &calls{}
-	for raw := range jsondoc.Elements(list) {
+	for raw := range objects(list) {
 		obj := parseObject(raw)
 		function, _ := obj.nested("function")
 		*read = append(*read, &toolCall{id: unquote(obj.get("id")), obj: obj, function: function})
@@ -85,7 +83,7 @@ func (m *Message) calls() calls {
 func (m *Message) callIDs() (ids []string) {
 	if m.rawCalls != nil {
 		if m.rawIDs == nil {
-			for call := range jsondoc.Elements(m.rawCalls) {
+			for call := range objects(m.rawCalls) {
 				m.rawIDs = append(m.rawIDs, unquote(memberOf(call, "id")))
 			}
 		}
