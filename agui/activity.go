@@ -23,7 +23,6 @@ func (t *Thread) snapshotActivity(ev *Event) *Warning {
 	m := activityMessage(ev)
 	m.obj.merge("metadata", ev.Metadata)
 	t.msgs.replace(held, m)
-	t.msgs.forgetCalls()
 	return nil
 }
 

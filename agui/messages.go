@@ -149,8 +149,8 @@ func (l *messages) holdCall(m *Message, call *toolCall) {
 	}
 }
 
-// forgetCalls leaves open which message holds a call, as it is after a holder was replaced or dropped: another message may have
-// the call too.
+// forgetCalls leaves open which message holds a call, as it is after one with calls was dropped, or came in before others: several
+// messages may have the same call.
 func (l *messages) forgetCalls() {
 	clear(l.calls)
 	l.indexed = false
@@ -172,17 +172,12 @@ func (l *messages) indexCalls() {
 	}
 }
 
-// release is the reverse of hold. Where several messages may have the same call, forgetCalls must follow.
+// release is the reverse of hold.
 func (l *messages) release(m *Message) {
 	delete(l.byID, m.ID)
 	delete(l.dirty, m)
-	if !l.indexed {
-		return
-	}
-	for _, call := range m.calls() {
-		if l.calls[call.id].message == m {
-			delete(l.calls, call.id)
-		}
+	if m.hasCalls() {
+		l.forgetCalls()
 	}
 }
 
@@ -193,6 +188,9 @@ func (l *messages) replace(old, m *Message) {
 	l.release(old)
 	m.Position, m.stored = old.Position, old.stored
 	l.order[i] = m
+	if m.hasCalls() { // which messages behind it may hold
+		l.forgetCalls()
+	}
 	l.hold(m)
 	l.grew(m, m.Size())
 }

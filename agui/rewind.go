@@ -101,7 +101,6 @@ func (t *Thread) restoreFold(payload Value) error {
 	for _, m := range messages {
 		t.msgs.append(m)
 	}
-	t.msgs.forgetCalls()
 	t.restoreTracking(track, &r)
 	return nil
 }

@@ -25,7 +25,6 @@ func (t *Thread) reconcile(ev *Event) *Warning {
 			t.msgs.replace(held, m.detached())
 		}
 	}
-	t.msgs.forgetCalls()
 	return nil
 }
 

@@ -79,6 +79,9 @@ func (m *Message) calls() calls {
 	return nil
 }
 
+// hasCalls reports whether the message has tool calls. It opens no message.
+func (m *Message) hasCalls() bool { return m.rawCalls != nil || len(m.calls()) > 0 }
+
 // callIDs returns the ids of the message's tool calls, which the caller must not change. It opens no message.
 func (m *Message) callIDs() (ids []string) {
 	if m.rawCalls != nil {
