@@ -7,15 +7,24 @@ import (
 	"github.com/threadsvc/threadsvc/store"
 )
 
-// layCheckpoints gives a thread the checkpoints that its log up to a place in a run, mostly its end, asks for: one
-// whenever the log has grown since the last by as much as the context is, so that a moment costs a replay of about that much.
+// checkpointSpacing is how many times as much as the context is the log grows from one checkpoint to the next. A moment is then
+// read from a checkpoint by a replay of, on average, as much log as the context is, and a byte of log costs half a byte of
+// checkpoints.
+const checkpointSpacing = 2
+
+// checkpointDue reports whether a context of a size is to be kept, after log of a size by which it has grown so much.
+func (s *Service) checkpointDue(context, size, grown int64) bool {
+	return size >= s.cfg.CheckpointBytes && grown >= checkpointSpacing*context
+}
+
+// layCheckpoints gives a thread the checkpoints that its log up to a place in a run, mostly its end, asks for (checkpointDue).
 // It returns how many bytes of log it has replayed. It holds one thread at a time, and only if there is something to do.
 func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replayed int64, err error) {
 	until := at.LastVersion
 	storeCtx, cancel := s.storeContext(ctx)
 	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
 	cancel()
-	if err != nil || !since.Room || since.LogSize < s.cfg.CheckpointBytes || since.Grown < since.Size {
+	if err != nil || !since.Room || !s.checkpointDue(since.Size, since.LogSize, since.Grown) {
 		return 0, err
 	}
 	head, err := s.head(ctx, at.Key)
@@ -62,7 +71,7 @@ func (l *checkpointLayer) page(ctx context.Context, until uint64) error {
 		}
 		l.replayed += int64(len(segment.Entries))
 		l.size, l.grown = l.size+int64(len(segment.Entries)), l.grown+segment.Grown()
-		if l.size < l.service.cfg.CheckpointBytes || l.grown < int64(l.thread.Size()) {
+		if !l.service.checkpointDue(int64(l.thread.Size()), l.size, l.grown) {
 			continue
 		}
 		if err := l.lay(ctx); err != nil {

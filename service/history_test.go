@@ -219,6 +219,11 @@ func TestAnyMomentReadsAsItWas(t *testing.T) {
 	t.Parallel()
 	h := newHistorian(t, service.Config{CheckpointBytes: 2 << 10})
 	h.converseAtLength()
+	for i := range 6 { // what each replaces leaves more log than context
+		run := fmt.Sprint("again", i)
+		h.start(run, withUnanswered(allow))
+		h.each(runStarted("t1", run), stateSnapshot(`{"n":"`+storetest.Noise(i, 9000)+`"}`), runFinished("t1", run))
+	}
 	h.checkPast("at once")
 	h.waitFor("checkpoints", `SELECT count(*) >= 2 FROM checkpoints`)
 	h.settle()
