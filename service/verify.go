@@ -94,7 +94,7 @@ func (r *verifier) verify(ctx context.Context) error {
 		return err
 	}
 	r.evidence, r.head = evidence, &evidence.Head
-	r.thread = agui.NewThread(r.head.ThreadID, agui.DefaultLimits())
+	r.thread, r.patches = agui.NewThread(r.head.ThreadID, agui.DefaultLimits()), newPatchCheck(evidence)
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ type verifier struct {
 	lost      bool               // entries are missing: nothing after them can be compared
 	unfolded  bool               // entries cannot be folded: the fold cannot be compared
 	blind     bool               // the fold that the log begins with cannot be read: no entry can be folded
-	patches   int                // stored patches that were compared
-	cuts      int                // checkpoints that were
-	last      *store.Segment     // that the head's version lies in
+	patches   patchCheck
+	cuts      int            // checkpoints that were
+	last      *store.Segment // that the head's version lies in
 	run       runCheck
 	findings  []Finding // that nobody was told of yet
 	told      int       // how many were
@@ -258,8 +258,8 @@ func (r *verifier) entry(ctx context.Context, s *store.Segment, entry *agui.Entr
 func (r *verifier) reached(ctx context.Context) error {
 	version := r.thread.Version()
 	e := r.evidence
-	if r.patches < len(e.Patches) && e.Patches[r.patches].Version <= version {
-		r.checkPatch(&e.Patches[r.patches])
+	if patch, right := r.patches.reached(version, r.effects); !right && !r.unfolded {
+		r.found(FindingState, patch.Version, patch.Version, "the stored patch is not that of the entries")
 	}
 	if e.Base.Patch != nil && e.Base.Version == version && !r.unfolded && !bytes.Equal(e.Base.Patch, r.thread.State(nil)) {
 		r.found(FindingState, version, version, "the stored document is not the state")
@@ -274,19 +274,6 @@ func (r *verifier) reached(ctx context.Context) error {
 		}
 	}
 	return r.checkRun(ctx)
-}
-
-// checkPatch compares a stored patch with what the entry did.
-func (r *verifier) checkPatch(p *agui.StatePatch) {
-	r.patches++
-	for _, effect := range r.effects {
-		if p.Version == r.thread.Version() && bytes.Equal(effect.Patch, p.Patch) {
-			return
-		}
-	}
-	if !r.unfolded {
-		r.found(FindingState, p.Version, p.Version, "the stored patch is not that of the entry")
-	}
 }
 
 // checkFold compares the stored fold.
@@ -375,7 +362,7 @@ func (r *verifier) finish(ctx context.Context) error {
 	if r.lost {
 		return nil
 	}
-	for _, p := range r.evidence.Patches[r.patches:] {
+	for _, p := range r.patches.stored {
 		r.found(FindingState, p.Version, p.Version, "there is a patch of a version that the log does not have")
 	}
 	if e := r.evidence; e.Base.Patch != nil && e.Base.Version > h.Version {

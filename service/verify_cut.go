@@ -19,9 +19,7 @@ func (r *verifier) begin(ctx context.Context) error {
 	for r.cuts < len(e.Checkpoints) && e.Checkpoints[r.cuts] < first {
 		r.cuts++
 	}
-	for r.patches < len(e.Patches) && e.Patches[r.patches].Version <= first {
-		r.patches++
-	}
+	r.patches.beginAt(first)
 	r.confirmed = first
 	readCtx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()

@@ -269,6 +269,8 @@ func alterations(fold, cut, last uint64) []alteration {
 		{"a message gone", `DELETE FROM message_blocks`, "MESSAGES", fold, fold},
 		{"the state", `UPDATE states SET doc = '{"big":1}', codec = 0`, "STATE", 0, last},
 		{"a patch gone", `DELETE FROM state_patches WHERE version = (SELECT max(version) FROM state_patches WHERE thread_key = $1)`, "STATE", fold, fold},
+		{"a patch", `UPDATE state_patches SET patch = convert_to('[{"op":"add","path":"/small","value":2}]', 'UTF8'), codec = 0`, "STATE", 0, last},
+		{"a patch too late", `UPDATE state_patches SET version = version + 1`, "STATE", 0, last},
 		{"the tracking", `UPDATE folds SET tracking = '{}', codec = 0`, "TRACKING", fold, fold},
 		{"a checkpoint", `UPDATE checkpoints SET fold = '\x00', codec = 0`, "CHECKPOINT", cut, cut},
 		{"metadata", `UPDATE threads SET metadata = '{"a":1}'`, "HEAD", last, last},

@@ -142,7 +142,7 @@ func TestAppendDuringDelete(t *testing.T) {
 	}
 }
 
-// A state costs its changes to write: its base is rewritten only when the patches have reached an eighth of it.
+// A state costs its changes to write: its base is rewritten only when the patches have reached a quarter of it.
 func TestStateIsRebasedRarely(t *testing.T) {
 	t.Parallel()
 	url := storetest.Database(t)
@@ -172,11 +172,39 @@ func TestStateIsRebasedRarely(t *testing.T) {
 		}
 		most = max(most, patches)
 	}
-	if bases != 13 || most < 25 {
+	if bases != 6 || most < 50 {
 		t.Errorf("%d new bases and up to %d patches in 400 commits of 45 bytes on 10,000", bases, most)
 	}
 	loaded, err := db.Load(t.Context(), key)
 	if want := []byte(strings.Replace(state, `"n":0`, `"n":400`, 1)); err != nil || !bytes.Equal(loaded.Fold.State, want) {
+		t.Errorf("the state is not what the patches make of it: %v", err)
+	}
+}
+
+// However many patches a commit has, they are one row.
+func TestPatchesOfACommitAreOneRow(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	db, admin := open(t, store.Options{URL: url, MaxConns: 1}), connect(t, url)
+	key := store.KeyOf("acme", "t")
+	state := `{"long":"` + strings.Repeat("x", 10_000) + `"}`
+	commit(t, db, []*store.Commit{{
+		Key: key, Create: &store.NewThread{Tenant: "acme", ThreadID: "t"},
+		Fold: &agui.Changes{State: agui.StateChange{Replaced: agui.Value(state)}},
+	}})
+	c := &store.Commit{Key: key, Version: 4, Fold: &agui.Changes{Version: 4}}
+	c.Segments = []store.Segment{{FirstVersion: 1, LastVersion: 4, Entries: bytes.Repeat(entry(), 4)}}
+	c.Fold.State.Patches = []agui.StatePatch{
+		{Version: 1, Patch: agui.Value(`[{"op":"add","path":"/a","value":[1]}]`)}, {Version: 2, Patch: agui.Value(` [ ] `)},
+		{Version: 4, Patch: agui.Value(`[ {"op":"move","from":"/a","path":"/b"}]`)},
+	}
+	commit(t, db, []*store.Commit{c})
+	var rows, version int64
+	if err := admin.QueryRow(t.Context(), `SELECT count(*), max(version) FROM state_patches`).Scan(&rows, &version); err != nil || rows != 1 || version != 4 {
+		t.Errorf("%d rows up to version %d: %v", rows, version, err)
+	}
+	loaded, err := db.Load(t.Context(), key)
+	if want := strings.TrimSuffix(state, "}") + `,"b":[1]}`; err != nil || string(loaded.Fold.State) != want {
 		t.Errorf("the state is not what the patches make of it: %v", err)
 	}
 }

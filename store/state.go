@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -17,7 +16,7 @@ import (
 const minPatches = 512
 
 // rebaseShare is the part of the base's size, as its denominator, at which patches are folded into a new base.
-const rebaseShare = 8
+const rebaseShare = 4
 
 // stateLimits bound nothing but what stored data can take: what is stored has passed the limits of its time.
 var stateLimits = jsondoc.Limits{Depth: math.MaxInt, Ops: math.MaxInt, Size: maxDecoded, Work: math.MaxInt}
@@ -39,8 +38,8 @@ type stateWrite struct {
 	sizes   stateSizes // afterwards
 }
 
-// planStates decides what to write. For states whose patches have reached an eighth of the base's size it reads both
-// and makes a new base, so that a state costs a few times its changes to write and at most an eighth more than its size to
+// planStates decides what to write. For states whose patches have reached a quarter of the base's size it reads both
+// and makes a new base, so that a state costs a few times its changes to write and at most a quarter more than its size to
 // read, where a byte of patches takes much longer than one of the base.
 func planStates(ctx context.Context, tx pgx.Tx, folding []*Commit, sizes map[Key]stateSizes) ([]stateWrite, error) {
 	plan := make([]stateWrite, len(folding))
@@ -74,10 +73,21 @@ func planState(c *Commit, sizes stateSizes) stateWrite {
 		w.base = []baseDoc{{version, replaced}}
 		w.sizes = stateSizes{base: int64(len(replaced))}
 	}
+	w.patches = joinPatches(w.patches)
 	for _, p := range w.patches {
 		w.sizes.patches += int64(len(p.Patch))
 	}
 	return w
+}
+
+// joinPatches makes one row of all patches of a commit, of the version of the last: a row for each would take several times as
+// much, and as much longer to write and to read.
+func joinPatches(patches []agui.StatePatch) []agui.StatePatch {
+	if len(patches) < 2 {
+		return patches
+	}
+	texts := column(patches, func(p agui.StatePatch) agui.Value { return p.Patch })
+	return []agui.StatePatch{{Version: patches[len(patches)-1].Version, Patch: jsondoc.JoinPatches(texts...)}}
 }
 
 // fold turns patches into a new base. If that fails they stay patches: what reads the state will say why.
@@ -113,7 +123,7 @@ func (s storedState) value() (agui.Value, error) {
 		base = agui.Value("{}")
 	}
 	doc := jsondoc.Known(base, stateLimits)
-	patch, _, err := jsondoc.ParseKnownOps(joinArrays(s.patches), stateLimits)
+	patch, _, err := jsondoc.ParseKnownOps(jsondoc.JoinPatches(s.patches...), stateLimits)
 	if err == nil {
 		err = doc.Apply(patch)
 	}
@@ -121,25 +131,6 @@ func (s storedState) value() (agui.Value, error) {
 		return nil, fmt.Errorf("%w: the patches of the state: %w", ErrCorrupt, err)
 	}
 	return doc.AppendTo(make([]byte, 0, doc.Size())), nil
-}
-
-// joinArrays makes one array of all, as one reading of many small texts costs less than many.
-func joinArrays(arrays []agui.Value) agui.Value {
-	joined := agui.Value{'['}
-	for _, array := range arrays {
-		items := bytes.TrimSpace(array)
-		if len(items) < 2 || items[0] != '[' || items[len(items)-1] != ']' {
-			return array // it is no array, and says so when it is read
-		}
-		if items = bytes.TrimSpace(items[1 : len(items)-1]); len(items) == 0 {
-			continue
-		}
-		if len(joined) > 1 {
-			joined = append(joined, ',')
-		}
-		joined = append(joined, items...)
-	}
-	return append(joined, ']')
 }
 
 const sqlStates = `

@@ -137,10 +137,11 @@ func (p *Postgres) endSweep(ctx context.Context, at *pruning) error {
 	}))
 }
 
+// sqlStateBefore asks for patches that something older than version $2 is stored with: the document under them, or the first of
+// what a patch was joined of, which follows that document.
 const sqlStateBefore = `
-SELECT EXISTS (SELECT 1 FROM states WHERE thread_key = $1 AND version <= $2
-               AND EXISTS (SELECT 1 FROM state_patches WHERE thread_key = $1))
-    OR EXISTS (SELECT 1 FROM state_patches WHERE thread_key = $1 AND version <= $2)`
+SELECT EXISTS (SELECT 1 FROM state_patches WHERE thread_key = $1)
+   AND NOT EXISTS (SELECT 1 FROM states WHERE thread_key = $1 AND version > $2)`
 
 const sqlFoldVersionLocked = `
 SELECT f.version FROM threads t JOIN folds f ON f.thread_key = t.thread_key
