@@ -123,7 +123,7 @@ func (h *historian) checkGarbage(first uint64) {
 		"patches":     `SELECT count(*) FROM state_patches WHERE thread_key = $1 AND version <= $2`,
 		"older parts": `SELECT count(*) FROM state_patches WHERE thread_key = $1
 		                AND NOT EXISTS (SELECT 1 FROM states WHERE thread_key = $1 AND version > $2)`,
-		"prunings":    `SELECT count(*) FROM prunings WHERE thread_key = $1 AND $2::bigint IS NOT NULL`,
+		"prunings": `SELECT count(*) FROM prunings WHERE thread_key = $1 AND $2::bigint IS NOT NULL`,
 	} {
 		if n := h.number(sql, keyOf(h.thread), int64(first)); n > 0 {
 			h.t.Errorf("%d %s are left", n, what)

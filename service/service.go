@@ -83,7 +83,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.PruneInterval, time.Minute)
 	orElse(&c.PrunePause, 5*time.Millisecond)
 	orElse(&c.PruneGrace, time.Hour)
-	orElse(&c.CheckpointBytes, 1<<20)
+	orElse(&c.CheckpointBytes, 2<<20)
 	orElse(&c.ScanBytes, 32<<20)
 	orElse(&c.Window, 64)
 	orElse(&c.TailPoll, 50*time.Millisecond)
