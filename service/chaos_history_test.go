@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -167,33 +168,37 @@ func progressOf(progress *threadsvcv1.Progress, err error) answered {
 	return got
 }
 
-// streamPlan is where the runs of a producer's stream end, and which of its appends had no answer.
+// streamPlan is where the runs of a producer's stream end, and what was asked of it.
 type streamPlan struct {
 	runs []planned
-	lost []lostAppend // in the order of their calls, each with the highest offset so far
+	sent offsets // all appends that were not refused
+	lost offsets // those that had no answer
 }
 
-// lostAppend is an append without an answer.
-type lostAppend struct {
+// offsets are the calls of appends in their order, each with the highest offset so far that they go to.
+type offsets []struct {
 	call  int64
 	until int
 }
 
-// lose notes an append without an answer.
-func (p *streamPlan) lose(call int64, until int) {
-	if n := len(p.lost); n > 0 {
-		until = max(until, p.lost[n-1].until)
+// note notes another append.
+func (o *offsets) note(call int64, until int) {
+	if n := len(*o); n > 0 {
+		until = max(until, (*o)[n-1].until)
 	}
-	p.lost = append(p.lost, lostAppend{call, until})
+	*o = append(*o, struct {
+		call  int64
+		until int
+	}{call, until})
 }
 
-// lostUntil is the highest offset that appends without an answer may have brought by then.
-func (p *streamPlan) lostUntil(at int64) int {
-	n, _ := slices.BinarySearchFunc(p.lost, at, func(l lostAppend, at int64) int { return cmp.Compare(l.call, at+1) })
+// by is the highest offset that the appends which had been called by then may have brought.
+func (o offsets) by(at int64) int {
+	n := sort.Search(len(o), func(i int) bool { return o[i].call > at })
 	if n == 0 {
 		return 0
 	}
-	return p.lost[n-1].until
+	return o[n-1].until
 }
 
 type planned struct {
@@ -261,11 +266,14 @@ func (h *history) operations(facts *logFacts) []porcupine.Operation {
 	slices.SortStableFunc(h.ops, func(a, b *chaosOp) int { return cmp.Compare(a.asked.call, b.asked.call) })
 	var kept []*chaosOp
 	for _, op := range h.ops {
+		if op.kind == opAppend && op.verdict != refused {
+			op.plan.sent.note(op.asked.call, op.until)
+		}
 		switch {
 		case op.verdict != unknown || op.mayHaveHappened(facts):
 			kept = append(kept, op)
 		case op.kind == opAppend && op.until <= facts.next[op.run]:
-			op.plan.lose(op.asked.call, op.until)
+			op.plan.lost.note(op.asked.call, op.until)
 		}
 	}
 	relate(kept, h.ops)

@@ -89,9 +89,12 @@ func (h *told) resends(call, back int64, run string, token, version uint64, out 
 func TestModelAcceptsWhatMayHappen(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]*told{
-		"sent again":                          opened().append(3, 4, "r1", 5, 0, 3, 4).read(4, 5, 4),
-		"expansion":                           opened().append(3, 4, "r1", 5, 3, 4, 9),
-		"pipelined":                           opened().append(3, 6, "r1", 5, 3, 4, 5).append(3, 6, "r1", 5, 4, 6, 7),
+		"sent again": opened().append(3, 4, "r1", 5, 0, 3, 4).read(4, 5, 4),
+		"expansion":  opened().append(3, 4, "r1", 5, 3, 4, 9),
+		"pipelined":  opened().append(3, 6, "r1", 5, 3, 4, 5).append(3, 6, "r1", 5, 4, 6, 7),
+		"pipelined, and answered by what there is": opened().tail(4, 7).
+			op(3, 8, asked{kind: opAppend, run: "r1", token: 5, first: 3, until: 4}, answered{verdict: done, next: 6, version: 7}).
+			op(3, 8, asked{kind: opAppend, run: "r1", token: 5, first: 4, until: 6}, answered{verdict: done, next: 6, version: 7}),
 		"lost, and never happened":            opened().lostAppend(3, "r1", 5, 3, 6).read(4, 5, 4).append(5, 6, "r1", 5, 3, 4, 5),
 		"lost, and happened":                  opened().lostAppend(3, "r1", 5, 3, 6).read(4, 5, 7).append(5, 6, "r1", 5, 6, 7, 8),
 		"lost, and happened late":             opened().lostAppend(3, "r1", 5, 3, 6).read(3, 4, 4).read(4, 5, 7),
@@ -143,11 +146,16 @@ func TestModelRefusesBugs(t *testing.T) {
 		"no offset check: again":              opened().append(3, 4, "r1", 5, 0, 3, 7),
 		"no offset check: gap":                opened().append(3, 4, "r1", 5, 7, 8, 5),
 		"no offset check: progress":           opened().op(3, 4, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 3}, answered{verdict: done, next: 6, version: 4}),
-		"tail before commit":                  opened().lostAppend(3, "r1", 5, 3, 6).tail(4, 7).read(5, 6, 4),
-		"tail of what nobody wrote":           opened().tail(4, 5),
-		"tail before the call":                opened().tail(3, 7).append(4, 5, "r1", 5, 3, 6, 7),
-		"stale read":                          opened().read(4, 5, 3),
-		"stale read of two":                   opened().append(3, 4, "r1", 5, 3, 4, 5).read(3, 6, 5).read(7, 8, 4),
+		"no offset check: progress of what was refused": opened().refusal(3, 4, "r1", 5, 4, 6, "OFFSET_GAP").
+			op(4, 5, asked{kind: opAppend, run: "r1", token: 5, first: 3, until: 4}, answered{verdict: done, next: 6, version: 7}),
+		"no offset check: progress of what comes later": opened().
+			op(3, 4, asked{kind: opAppend, run: "r1", token: 5, first: 3, until: 4}, answered{verdict: done, next: 6, version: 7}).
+			append(5, 6, "r1", 5, 4, 6, 7),
+		"tail before commit":        opened().lostAppend(3, "r1", 5, 3, 6).tail(4, 7).read(5, 6, 4),
+		"tail of what nobody wrote": opened().tail(4, 5),
+		"tail before the call":      opened().tail(3, 7).append(4, 5, "r1", 5, 3, 6, 7),
+		"stale read":                opened().read(4, 5, 3),
+		"stale read of two":         opened().append(3, 4, "r1", 5, 3, 4, 5).read(3, 6, 5).read(7, 8, 4),
 		"acknowledged out of order": opened().takeOver(3, 4, "r2", 6, 6).
 			op(4, 5, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 2, order: 2}, answered{verdict: done, next: 2, version: 6}).
 			op(6, 7, asked{kind: opAppend, run: "r1", token: 5, first: 0, until: 1, order: 1}, answered{verdict: done, next: 1, version: 6}),

@@ -85,7 +85,7 @@ func (s *threadState) reach(at int64) int {
 	if s.run == "" || s.closed {
 		return s.next
 	}
-	return max(s.next, s.plan.lostUntil(at))
+	return max(s.next, s.plan.lost.by(at))
 }
 
 // mayBeActive reports whether a run can hold the lease at a time.
@@ -217,7 +217,7 @@ func (s *threadState) append(in *asked, out *answered) bool {
 		o.next, over = s.next, true
 	}
 	// What a stream that is over had received is acknowledged again.
-	next := max(o.next, in.plan.lostUntil(in.back))
+	next := max(o.next, in.plan.lost.by(in.back))
 	received := over && in.first < in.until && in.until <= next && (out.next < 0 || out.next == in.until)
 	return received && (out.version == 0 || s.read(out.version, in.back))
 }
@@ -237,7 +237,9 @@ func (s *threadState) take(in *asked, out *answered) bool {
 		return s.resend(in, out)
 	}
 	if out.next >= 0 {
-		if out.next < next || out.next > max(in.until, reach) {
+		// The events of appends that are still to be answered may be durable: a server that does not learn how a commit of several
+		// has ended looks at what there is, and answers each with that.
+		if out.next < next || out.next > max(in.until, reach, in.plan.sent.by(in.back)) {
 			return false
 		}
 		next = out.next
@@ -253,7 +255,7 @@ func (s *threadState) take(in *asked, out *answered) bool {
 func (s *threadState) resend(in *asked, out *answered) bool {
 	s.exact = s.exact && max(in.until, s.reach(in.back)) <= s.next // some may be new
 	switch {
-	case out.next >= 0 && (out.next < in.until || out.next > s.reach(in.back)):
+	case out.next >= 0 && (out.next < in.until || out.next > max(s.reach(in.back), in.plan.sent.by(in.back))):
 		return false
 	case out.next == in.until && in.until < s.next:
 		return s.close(out.version, in.back)
@@ -338,6 +340,20 @@ func linearize(ops []porcupine.Operation, limit time.Duration) porcupine.CheckRe
 	return porcupine.CheckOperationsTimeout(threadModel, ops, limit)
 }
 
+// outOfTurn finds two operations of which the first had its answer before the second was called, with a higher version; nil if
+// there are none.
+func outOfTurn(ops []porcupine.Operation) (first, second *porcupine.Operation) {
+	for i := range ops {
+		for j := range ops {
+			a, b := ops[i].Input.(*asked), ops[j].Input.(*asked)
+			if a.kind != opTail && b.kind != opTail && a.back < b.call && versionOf(&ops[j]) > 0 && versionOf(&ops[i]) > versionOf(&ops[j]) {
+				return &ops[i], &ops[j]
+			}
+		}
+	}
+	return nil, nil
+}
+
 // obstacle describes where the longest order that was found ends: the state there, and what could not follow.
 func obstacle(ops []porcupine.Operation) string {
 	_, info := porcupine.CheckOperationsVerbose(threadModel, ops, 10*time.Second)
@@ -357,12 +373,21 @@ func obstacle(ops []porcupine.Operation) string {
 	fmt.Fprintf(&b, "; %d in order, then %+v", len(longest), state)
 	tell := func(op porcupine.Operation) {
 		in := *op.Input.(*asked)
+		lost := 0
+		if in.plan != nil {
+			lost = in.plan.lost.by(in.back)
+		}
 		in.plan = nil
-		fmt.Fprintf(&b, "\n\t%+v -> %+v", in, *op.Output.(*answered))
+		fmt.Fprintf(&b, "\n\t%+v, lost until %d -> %+v", in, lost, *op.Output.(*answered))
 	}
 	b.WriteString("\n  before:")
 	for _, op := range longest[max(0, len(longest)-12):] {
 		tell(op)
+	}
+	if early, late := outOfTurn(ops); early != nil {
+		b.WriteString("\n  out of turn:")
+		tell(*early)
+		tell(*late)
 	}
 	b.WriteString("\n  left:")
 	left := slices.DeleteFunc(slices.Clone(ops), func(op porcupine.Operation) bool { return placed[op.Input] })
