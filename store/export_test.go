@@ -31,3 +31,6 @@ var (
 
 // SQLLockUnchanged is the statement before which a sweep has marked, and after which it removes.
 const SQLLockUnchanged = sqlLockUnchanged
+
+// SQLLockForRebase is the statement by which a sweep locks a thread to store its state anew.
+const SQLLockForRebase = sqlLockForRebase

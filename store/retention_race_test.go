@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
@@ -255,4 +256,48 @@ func dueNow(t *testing.T, db *store.Postgres) []store.DueThread {
 		t.Error(err)
 	}
 	return due
+}
+
+// A sweep that stores the state anew while a commit holds the thread gives way to it, and keeps what it has brought.
+func TestRebaseGivesWayToACommit(t *testing.T) {
+	t.Parallel()
+	r, url := cut(t, "gone", nil)
+	exec := func(tx interface {
+		Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+	}, sql string) {
+		if _, err := tx.Exec(context.Background(), sql, r.key[:]); err != nil {
+			t.Error(err)
+		}
+	}
+	exec(r.admin, `DELETE FROM states WHERE thread_key = $1`)
+	exec(r.admin, `INSERT INTO states (thread_key, version, codec, doc) VALUES ($1, 1, 0, '{"a":1}')`)
+	exec(r.admin, `INSERT INTO state_patches (thread_key, version, codec, patch) VALUES ($1, 5, 0, '[{"op":"add","path":"/b","value":2}]')`)
+	between, done := &interposer{sql: store.SQLLockForRebase}, make(chan struct{})
+	between.do = func() {
+		tx, err := r.admin.Begin(context.Background())
+		if err != nil {
+			t.Error(err)
+			close(done)
+			return
+		}
+		exec(tx, `UPDATE threads SET version = 6 WHERE thread_key = $1`)
+		exec(tx, `UPDATE folds SET version = 6 WHERE thread_key = $1`)
+		exec(tx, `INSERT INTO state_patches (thread_key, version, codec, patch) VALUES ($1, 6, 0, '[{"op":"add","path":"/c","value":3}]')`)
+		go func() {
+			defer close(done)
+			time.Sleep(20 * time.Millisecond) // the sweep waits for the lock meanwhile, or gives way anyhow
+			if err := tx.Commit(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	between.armed.Store(true)
+	if _, err := open(t, store.Traced(store.Options{URL: url}, between)).Sweep(t.Context(), r.key, 1000); err == nil {
+		t.Error("the sweep did not notice the commit")
+	}
+	<-done
+	loaded, err := r.Load(t.Context(), r.key)
+	if err != nil || string(loaded.Fold.State) != `{"a":1,"b":2,"c":3}` {
+		t.Errorf("%v %s", err, loaded.Fold.State)
+	}
 }

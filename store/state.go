@@ -123,12 +123,14 @@ func (s storedState) value() (agui.Value, error) {
 		base = agui.Value("{}")
 	}
 	doc := jsondoc.Known(base, stateLimits)
-	patch, _, err := jsondoc.ParseKnownOps(jsondoc.JoinPatches(s.patches...), stateLimits)
-	if err == nil {
-		err = doc.Apply(patch)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: the patches of the state: %w", ErrCorrupt, err)
+	for _, text := range s.patches { // each with limits, and memory of what it replaced, of its own
+		patch, _, err := jsondoc.ParseKnownOps(text, stateLimits)
+		if err == nil {
+			err = doc.Apply(patch)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: the patches of the state: %w", ErrCorrupt, err)
+		}
 	}
 	return doc.AppendTo(make([]byte, 0, doc.Size())), nil
 }

@@ -137,16 +137,17 @@ func (p *Postgres) endSweep(ctx context.Context, at *pruning) error {
 	}))
 }
 
-// sqlStateBefore asks for patches that something older than version $2 is stored with: the document under them, or the first of
-// what a patch was joined of, which follows that document.
+// sqlStateBefore asks whether there are patches, on a document that is not newer than version $2.
 const sqlStateBefore = `
 SELECT EXISTS (SELECT 1 FROM state_patches WHERE thread_key = $1)
    AND NOT EXISTS (SELECT 1 FROM states WHERE thread_key = $1 AND version > $2)`
 
-const sqlFoldVersionLocked = `
-SELECT f.version FROM threads t JOIN folds f ON f.thread_key = t.thread_key
-WHERE t.thread_key = $1
-FOR UPDATE OF t`
+// sqlLockForRebase is a statement of its own, before that which reads the fold's version: one that has waited for a lock reads
+// the locked row anew, and all others as they were before it waited.
+const sqlLockForRebase = `
+SELECT 1 FROM threads
+WHERE thread_key = $1
+FOR UPDATE`
 
 const sqlRebasedSizes = `
 UPDATE folds SET state_size = $2, patches_size = 0
@@ -171,7 +172,10 @@ func (p *Postgres) rebaseState(ctx context.Context, at *pruning) error {
 	}
 	return classify(p.write(ctx, func(tx pgx.Tx) error {
 		var version uint64
-		err := tx.QueryRow(ctx, sqlFoldVersionLocked, uuid(at.key)).Scan(&version)
+		err := tx.QueryRow(ctx, sqlLockForRebase, uuid(at.key)).Scan(nil)
+		if err == nil {
+			err = tx.QueryRow(ctx, sqlFoldVersion, uuid(at.key)).Scan(&version)
+		}
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
 		}
