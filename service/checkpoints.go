@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"sync"
 
 	"github.com/threadsvc/threadsvc/agui"
 	"github.com/threadsvc/threadsvc/store"
@@ -24,7 +25,7 @@ func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replay
 	storeCtx, cancel := s.storeContext(ctx)
 	since, err := s.store.SinceCheckpoint(storeCtx, at.Key, until)
 	cancel()
-	if err != nil || !since.Room || !s.checkpointDue(since.Size, since.LogSize, since.Grown) {
+	if err != nil || !since.Room || !s.checkpointDue(since.Size, since.LogSize, since.Grown) || !s.walks.due(at.Key, &since) {
 		return 0, err
 	}
 	head, err := s.head(ctx, at.Key)
@@ -38,6 +39,9 @@ func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replay
 	layer := checkpointLayer{service: s, key: at.Key, thread: thread}
 	for thread.Version() < until && !layer.damaged && err == nil {
 		err = layer.page(ctx, until)
+	}
+	if err == nil {
+		s.walks.note(at.Key, walk{from: since.Version, due: checkpointSpacing * int64(thread.Size())})
 	}
 	return layer.replayed, err
 }
@@ -87,4 +91,38 @@ func (l *checkpointLayer) lay(ctx context.Context) error {
 	defer cancel()
 	_, err := l.service.store.PutCheckpoint(ctx, l.key, store.Checkpoint{Fold: l.thread.Fold(), Hash: l.thread.Hash()})
 	return err
+}
+
+// maxWalks bounds how many threads are remembered whose log was walked along.
+const maxWalks = 1 << 14
+
+// walks remembers how much log a thread must have before another walk along it may lay a checkpoint: whether one is due is only
+// known from the context at the end of a walk, which may be much larger than the last checkpoint. So a log is replayed
+// whenever the context has grown in proportion, and not at the end of each run.
+type walks struct {
+	mu    sync.Mutex
+	after map[store.Key]walk
+}
+
+// walk is what one came to.
+type walk struct {
+	from uint64 // the version of the checkpoint it began at
+	due  int64  // the growth of the log since then at which its context asked for another
+}
+
+// due reports whether the log since a checkpoint has grown enough for another walk.
+func (w *walks) due(key store.Key, since *store.LogSince) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, known := w.after[key]
+	return !known || last.from != since.Version || since.Grown >= last.due
+}
+
+func (w *walks) note(key store.Key, done walk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.after == nil || len(w.after) >= maxWalks {
+		w.after = map[store.Key]walk{} // each is walked along once more
+	}
+	w.after[key] = done
 }

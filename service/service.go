@@ -113,6 +113,7 @@ type Service struct {
 	cache     *cache
 	committer *committer
 	merger    *merger
+	walks     walks
 	reaper    *reaper
 	pruner    *pruner
 	reads     gate
