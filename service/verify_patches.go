@@ -16,7 +16,10 @@ type patchCheck struct {
 	rest   []byte            // the operations of the first that no entry has had so far
 	last   uint64            // the version of the entry that had the last one
 	wrong  bool              // the first is another one than that of the entries so far
-	begun  bool              // the first may have begun before the log does, and cannot be compared
+	// older is set if the first may hold operations of entries before those that the log begins with. Then taken are those of
+	// the entries, which must be its last ones.
+	older bool
+	taken []byte
 }
 
 func newPatchCheck(e *store.Evidence) patchCheck {
@@ -26,7 +29,7 @@ func newPatchCheck(e *store.Evidence) patchCheck {
 }
 
 func (c *patchCheck) open() {
-	if c.last, c.wrong, c.begun = 0, false, false; len(c.stored) > 0 {
+	if c.last, c.wrong, c.older, c.taken = 0, false, false, nil; len(c.stored) > 0 {
 		ops, ok := jsondoc.Operations(c.stored[0].Patch)
 		c.rest, c.wrong = ops, !ok
 	}
@@ -43,7 +46,7 @@ func (c *patchCheck) beginAt(first uint64) {
 	for len(c.stored) > 0 && c.stored[0].Version <= first {
 		c.drop()
 	}
-	c.begun = c.after < first
+	c.older = c.after < first
 }
 
 // reached takes what the entry of a version did. If a stored patch ends with it, or should have, that is returned, and whether
@@ -59,20 +62,45 @@ func (c *patchCheck) reached(version uint64, effects []agui.StateEffect) (ended 
 		return nil, true
 	}
 	ended = &c.stored[0]
-	right = c.begun || !c.wrong && len(c.rest) == 0 && c.last == version && ended.Version == version
+	right = !c.wrong && c.complete() && c.last == version && ended.Version == version
 	c.drop()
 	return ended, right
+}
+
+// complete reports whether entries had all operations of the first stored patch, or its last ones if it may be older.
+func (c *patchCheck) complete() bool {
+	if !c.older {
+		return len(c.rest) == 0
+	}
+	before, ok := bytes.CutSuffix(c.rest, c.taken)
+	return ok && (len(before) == 0 || before[len(before)-1] == ',')
 }
 
 // take takes an entry's operations off the rest.
 func (c *patchCheck) take(version uint64, patch agui.Value) {
 	ops, _ := jsondoc.Operations(patch)
-	if len(ops) == 0 {
+	if len(ops) == 0 || c.wrong {
+		return
+	}
+	c.last = version
+	if c.older {
+		c.takeLater(ops)
 		return
 	}
 	rest, ok := bytes.CutPrefix(c.rest, ops)
-	if len(rest) > 0 {
+	if ok && len(rest) > 0 {
 		rest, ok = bytes.CutPrefix(rest, []byte{','})
 	}
-	c.rest, c.last, c.wrong = rest, version, c.wrong || !ok
+	c.rest, c.wrong = rest, !ok
+}
+
+// takeLater gathers operations that must be the last ones. It holds no more than the stored patch does.
+func (c *patchCheck) takeLater(ops []byte) {
+	if c.wrong = len(c.taken)+len(ops) > len(c.rest); c.wrong {
+		return
+	}
+	if len(c.taken) > 0 {
+		c.taken = append(c.taken, ',')
+	}
+	c.taken = append(c.taken, ops...)
 }

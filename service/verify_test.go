@@ -321,3 +321,36 @@ func TestFindingsSayWhatAndWhere(t *testing.T) {
 		t.Errorf("restored: %v %v", findings, err)
 	}
 }
+
+// Of a thread whose log was cut, on a document older than the cut, an altered patch is found as of any other.
+func TestPatchesAfterACut(t *testing.T) {
+	t.Parallel()
+	h := newHistorian(t, service.Config{PruneInterval: -1})
+	h.record("r1", stateSnapshot(`{"pad":"`+storetest.Noise(1, 6000)+`"}`))
+	h.record("r2", text("m2", "x")...)
+	h.record("r3", text("m3", "x")...)
+	h.prune(h.runEnd("r2"))
+	h.record("r4", append(text("m4", "y"), stateDelta(`[{"op":"add","path":"/n","value":3},{"op":"replace","path":"/n","value":4}]`),
+		stateDelta(`[{"op":"add","path":"/o","value":5}]`))...)
+	db := openStore(t, h.url)
+	t.Cleanup(db.Close)
+	key := store.KeyOf("test", h.thread)
+	if n := h.number(`SELECT count(*) FROM states s JOIN threads t USING (thread_key) JOIN state_patches p USING (thread_key) WHERE s.version < t.first_version`); n == 0 {
+		t.Fatal("there is no patch on a document older than the cut")
+	}
+	if findings := verify(t, db, key); len(findings) > 0 {
+		t.Fatalf("nothing was changed: %v", findings)
+	}
+	h.keep()
+	for _, sql := range []string{
+		`UPDATE state_patches SET version = version + 1`,
+		`UPDATE state_patches SET version = version - 1`,
+		`UPDATE state_patches SET patch = convert_to('[{"op":"add","path":"/n","value":4},{"op":"add","path":"/o","value":5}]', 'UTF8'), codec = 0`,
+	} {
+		execSQL(t, h.db, sql)
+		if findings := verify(t, db, key); len(findings) == 0 {
+			t.Errorf("nothing is found of %s", sql)
+		}
+		h.restore()
+	}
+}
