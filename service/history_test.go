@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -401,4 +402,26 @@ func TestWholeRunsHaveCheckpoints(t *testing.T) {
 	}
 	h.waitFor("a checkpoint", `SELECT EXISTS (SELECT 1 FROM checkpoints)`)
 	h.settle()
+}
+
+// Patches that each copy what one may copy do not make a thread that cannot be read any more, however many there are.
+func TestManyCopiesAreRead(t *testing.T) {
+	t.Parallel()
+	url := storetest.Database(t)
+	c := converse(t, serveDatabase(t, url, service.Config{}), "t1")
+	half := `{"a":"` + strings.Repeat("y", 240_000) + `"}`
+	c.record("r1", stateSnapshot(`{"x":`+half+`,"y":`+half+`}`))
+	c.start("r2")
+	c.append(runStarted("t1", "r2"))
+	for range 23 {
+		c.append(slices.Repeat([]string{stateDelta(`[{"op":"copy","from":"/x","path":"/y"}]`)}, 100)...)
+	}
+	c.append(runFinished("t1", "r2"))
+	_, want, err := contextAt(c, nil)
+	if err != nil || !bytes.Contains(want, []byte(half)) {
+		t.Fatal(err)
+	}
+	if _, got, err := contextAt(converse(t, serveDatabase(t, url, service.Config{}), "t1"), nil); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("another server reads %d bytes: %v", len(got), err)
+	}
 }

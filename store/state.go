@@ -123,16 +123,27 @@ func (s storedState) value() (agui.Value, error) {
 		base = agui.Value("{}")
 	}
 	doc := jsondoc.Known(base, stateLimits)
-	for _, text := range s.patches { // each with limits, and memory of what it replaced, of its own
-		patch, _, err := jsondoc.ParseKnownOps(text, stateLimits)
-		if err == nil {
-			err = doc.Apply(patch)
-		}
-		if err != nil {
+	for _, text := range s.patches {
+		if err := applyStored(doc, text); err != nil {
 			return nil, fmt.Errorf("%w: the patches of the state: %w", ErrCorrupt, err)
 		}
 	}
 	return doc.AppendTo(make([]byte, 0, doc.Size())), nil
+}
+
+// applyStored applies a patch that has been applied before, as one or as several. Its operations are applied one by one: together
+// they might copy more than one patch may, and what each of them replaced would be held until the last.
+func applyStored(doc *jsondoc.Doc, text agui.Value) error {
+	patch, _, err := jsondoc.ParseKnownOps(text, stateLimits)
+	if err != nil {
+		return err
+	}
+	for operation := range patch.Each() {
+		if err := doc.Apply(operation); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const sqlStates = `

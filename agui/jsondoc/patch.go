@@ -2,6 +2,7 @@ package jsondoc
 
 import (
 	"errors"
+	"iter"
 	"strconv"
 )
 
@@ -41,6 +42,18 @@ func ParseKnownOps(text []byte, lim Limits) (p *Patch, unknown []int, err error)
 
 // Len returns the number of operations.
 func (p *Patch) Len() int { return len(p.ops) }
+
+// Each yields the operations as patches of their own: for what is known to apply, where nothing need be undone, and whose limits
+// were those of several patches.
+func (p *Patch) Each() iter.Seq[*Patch] {
+	return func(yield func(*Patch) bool) {
+		for i := range p.ops {
+			if !yield(&Patch{ops: p.ops[i : i+1], size: len(p.ops[i].text)}) {
+				return
+			}
+		}
+	}
+}
 
 // AppendTo appends the patch as JSON text to dst: every operation as it came, with its unknown members, and without
 // white space between operations.
