@@ -41,7 +41,7 @@ func (s *Service) layCheckpoints(ctx context.Context, at store.RunPlace) (replay
 		err = layer.page(ctx, until)
 	}
 	if err == nil {
-		s.walks.note(at.Key, walk{from: since.Version, due: checkpointSpacing * int64(thread.Size())})
+		s.walks.note(at.Key, newWalk(&since, int64(thread.Size())))
 	}
 	return layer.replayed, err
 }
@@ -98,7 +98,8 @@ const maxWalks = 1 << 14
 
 // walks remembers how much log a thread must have before another walk along it may lay a checkpoint: whether one is due is only
 // known from the context at the end of a walk, which may be much larger than the last checkpoint. So a log is replayed
-// whenever the context has grown in proportion, and not at the end of each run.
+// whenever it has grown by half, and not at the end of each run: three times, all walks together. Waiting for longer than that
+// would pass over a context that has shrunk.
 type walks struct {
 	mu    sync.Mutex
 	after map[store.Key]walk
@@ -106,16 +107,23 @@ type walks struct {
 
 // walk is what one came to.
 type walk struct {
-	from uint64 // the version of the checkpoint it began at
-	due  int64  // the growth of the log since then at which its context asked for another
+	from  uint64 // the version of the checkpoint it began at
+	grown int64  // the growth of the log since then
+	due   int64  // the growth at which another is worth its while
 }
 
-// due reports whether the log since a checkpoint has grown enough for another walk.
+// newWalk is one that has come to a context of a size.
+func newWalk(since *store.LogSince, context int64) walk {
+	return walk{from: since.Version, grown: since.Grown, due: min(checkpointSpacing*context, since.Grown+since.Grown/2)}
+}
+
+// due reports whether the log since a checkpoint has grown enough for another walk. One that has grown less than before is another
+// thread's, of the same name.
 func (w *walks) due(key store.Key, since *store.LogSince) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, known := w.after[key]
-	return !known || last.from != since.Version || since.Grown >= last.due
+	return !known || last.from != since.Version || since.Grown < last.grown || since.Grown >= last.due
 }
 
 func (w *walks) note(key store.Key, done walk) {

@@ -11,13 +11,16 @@ func TestWalksAreRemembered(t *testing.T) {
 	t.Parallel()
 	var w walks
 	a, b := store.KeyOf("acme", "a"), store.KeyOf("acme", "b")
-	w.note(a, walk{from: 7, due: 1000})
+	if large := newWalk(&store.LogSince{Version: 7, Grown: 800}, 5000); large.due != 1200 {
+		t.Errorf("with a large context another is due at %d", large.due)
+	}
+	w.note(a, newWalk(&store.LogSince{Version: 7, Grown: 800}, 500))
 	for _, tc := range []struct {
 		key     store.Key
 		version uint64
 		grown   int64
 		due     bool
-	}{{a, 7, 999, false}, {a, 7, 1000, true}, {a, 9, 1, true}, {b, 7, 1, true}} {
+	}{{a, 7, 800, false}, {a, 7, 999, false}, {a, 7, 1000, true}, {a, 7, 799, true}, {a, 9, 1, true}, {b, 7, 1, true}} {
 		if got := w.due(tc.key, &store.LogSince{Version: tc.version, Grown: tc.grown}); got != tc.due {
 			t.Errorf("%+v: %v", tc, got)
 		}

@@ -57,7 +57,7 @@ type Evidence struct {
 	Tracking    []byte
 	Messages    []agui.StoredMessage
 	// Base is the document that Patches have been applied to since, with its version; its text is nil if there is none.
-	// Each is what the entries after the one before did, joined, and has the version of the last of them.
+	// Each patch is what the entries after the patch before did, joined, and has the version of the last of them.
 	Base    agui.StatePatch
 	Patches []agui.StatePatch
 	// State is what base and patches amount to, nil if nothing has set it.

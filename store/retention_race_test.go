@@ -292,8 +292,8 @@ func TestRebaseGivesWayToACommit(t *testing.T) {
 		}()
 	}
 	between.armed.Store(true)
-	if _, err := open(t, store.Traced(store.Options{URL: url}, between)).Sweep(t.Context(), r.key, 1000); err == nil {
-		t.Error("the sweep did not notice the commit")
+	if _, err := open(t, store.Traced(store.Options{URL: url}, between)).Sweep(t.Context(), r.key, 1000); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the sweep did not notice the commit: %v", err)
 	}
 	<-done
 	loaded, err := r.Load(t.Context(), r.key)
