@@ -8,14 +8,14 @@ import (
 	"github.com/threadsvc/threadsvc/store"
 )
 
-// checkpointSpacing is how many times as much as the context is the log grows from one checkpoint to the next. A moment is then
-// read from a checkpoint by a replay of, on average, as much log as the context is, and a byte of log costs half a byte of
-// checkpoints.
-const checkpointSpacing = 2
+// spacing is by how much the log grows from one checkpoint to the next, where a context has a size: half as much again. A moment is
+// then read from a checkpoint by a replay of, on average, three quarters as much log as the context is, and a byte of log costs
+// two thirds of a byte of checkpoints.
+func spacing(context int64) int64 { return context + context/2 }
 
 // checkpointDue reports whether a context of a size is to be kept, after log of a size by which it has grown so much.
 func (s *Service) checkpointDue(context, size, grown int64) bool {
-	return size >= s.cfg.CheckpointBytes && grown >= checkpointSpacing*context
+	return size >= s.cfg.CheckpointBytes && grown >= spacing(context)
 }
 
 // layCheckpoints gives a thread the checkpoints that its log up to a place in a run, mostly its end, asks for (checkpointDue).
@@ -114,7 +114,7 @@ type walk struct {
 
 // newWalk is one that has come to a context of a size.
 func newWalk(since *store.LogSince, context int64) walk {
-	return walk{from: since.Version, grown: since.Grown, due: min(checkpointSpacing*context, since.Grown+since.Grown/2)}
+	return walk{from: since.Version, grown: since.Grown, due: min(spacing(context), since.Grown+since.Grown/2)}
 }
 
 // due reports whether the log since a checkpoint has grown enough for another walk. One that has grown less than before is another

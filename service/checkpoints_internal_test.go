@@ -14,7 +14,7 @@ func TestWalksAreRemembered(t *testing.T) {
 	if large := newWalk(&store.LogSince{Version: 7, Grown: 800}, 5000); large.due != 1200 {
 		t.Errorf("with a large context another is due at %d", large.due)
 	}
-	w.note(a, newWalk(&store.LogSince{Version: 7, Grown: 800}, 500))
+	w.note(a, newWalk(&store.LogSince{Version: 7, Grown: 800}, 667))
 	for _, tc := range []struct {
 		key     store.Key
 		version uint64

@@ -385,8 +385,8 @@ SELECT max(s.size + p.before)::bigint FROM log_segments s CROSS JOIN LATERAL (
     WHERE p.first_version < s.first_version
       AND p.first_version > coalesce((SELECT max(version) FROM checkpoints WHERE version < s.first_version), 0)) p`)
 	// Of text without any order, token by token, the log takes hardly more than the context does, so there is room for few. What is
-	// restated counts a sixteenth of the two contexts' worth of log from one checkpoint to the next.
-	if farthest > 12*largest+32<<10 && (restated == 0 || farthest > 33*largest+32<<10) {
+	// restated counts a sixteenth of the one and a half contexts' worth of log from one checkpoint to the next.
+	if farthest > 12*largest+32<<10 && (restated == 0 || farthest > 25*largest+32<<10) {
 		h.t.Errorf("%d bytes to be replayed for contexts of %d", farthest, largest)
 	}
 	h.t.Logf("%d checkpoints take %d bytes, the log %d with %d of contents; at most %d bytes are replayed for contexts of up to %d",
