@@ -166,6 +166,7 @@ func writeRows(ctx context.Context, tx pgx.Tx, commits []*Commit, t *taken) erro
 	if batch.Len() == 0 {
 		return nil
 	}
+	reserveFor(tx, batch)
 	return tx.SendBatch(ctx, batch).Close()
 }
 

@@ -14,9 +14,9 @@ INSERT INTO log_segments (thread_key, first_version, last_version, run_id, strea
 SELECT thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size,
        nullif(restated, 0)
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
-            $6::bigint[], $7::bigint[], $8::smallint[], $9::bytea[], $10::bigint[], $11::bigint[])
-    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, entries, size,
-          restated)`
+            $6::bigint[], $7::bigint[], $8::smallint[], $9::bigint[], $10::bigint[], $11::bytea[])
+    AS s (thread_key, first_version, last_version, run_id, stream_id, first_offset, next_offset, codec, size, restated,
+          entries)`
 
 func queueSegments(batch *pgx.Batch, commits []*Commit, held map[chunkName]bool) {
 	for _, c := range commits {
@@ -36,9 +36,9 @@ func segmentArgs(commits []*Commit) []any {
 		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.FirstOffset) }),
 		column(rows, func(s of[packedSegment]) int64 { return bigint(s.row.NextOffset) }),
 		column(rows, func(s of[packedSegment]) int16 { return s.row.codec }),
-		column(rows, func(s of[packedSegment]) []byte { return s.row.packed }),
 		column(rows, func(s of[packedSegment]) int64 { return int64(len(s.row.Entries)) }),
 		column(rows, func(s of[packedSegment]) int64 { return s.row.restated }),
+		column(rows, func(s of[packedSegment]) []byte { return s.row.packed }), // last: what comes after it would move it
 	}
 }
 
