@@ -106,11 +106,12 @@ const pooledEdits = 32
 func (d *decoder) release() {
 	clear(d.edits[:cap(d.edits)])
 	clear(d.names[:cap(d.names)])
-	kept := decoder{path: d.path[:0], edits: d.edits[:0], names: d.names[:0], recent: d.recent}
+	d.path, d.edits, d.names = d.path[:0], d.edits[:0], d.names[:0]
 	if cap(d.edits) > pooledEdits || cap(d.names) > pooledEdits {
-		kept.edits, kept.names = nil, nil
+		d.edits, d.names = nil, nil
 	}
-	*d = kept
+	d.text, d.about, d.word, d.unknown, d.unknownAt = nil, "", "", "", ""
+	d.event, d.warnings, d.unrecorded, d.violation = Event{}, nil, 0, nil
 	decoders.Put(d)
 }
 

@@ -2,7 +2,9 @@ package agui
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -117,7 +119,7 @@ func (g *grammar) member(depth int) bool {
 }
 
 func (g *grammar) string() bool {
-	for g.pos++; g.pos < len(g.text); g.pos++ {
+	for g.pos = plainUntil(g.text, g.pos+1); g.pos < len(g.text); g.pos = plainUntil(g.text, g.pos+1) {
 		switch c := g.text[g.pos]; {
 		case c == '"':
 			g.pos++
@@ -131,6 +133,23 @@ func (g *grammar) string() bool {
 		}
 	}
 	return false
+}
+
+// plainUntil skips, eight at a time, bytes from i on that a string may hold as they are: neither a quotation mark nor a backslash
+// nor a control character. The byte it returns may be one too.
+func plainUntil(text []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(text); i += 8 {
+		word := binary.LittleEndian.Uint64(text[i:])
+		quote, backslash := word^'"'*ones, word^'\\'*ones
+		// The high bit of a byte is set if it is below 0x20, or is zero in one of the other two; with bytes above the first such
+		// one it may be wrong.
+		special := ((word - ' '*ones) &^ word) | ((quote - ones) &^ quote) | ((backslash - ones) &^ backslash)
+		if special &= highs; special != 0 {
+			return i + bits.TrailingZeros64(special)/8
+		}
+	}
+	return i
 }
 
 // escape leaves pos on the last byte of the escape sequence.

@@ -107,6 +107,9 @@ const maxSafeInteger = 1<<53 - 1
 // safeInteger reads a number whose value is an integer, however it is written (1, 1.0, 10e-1), of magnitude up to
 // maxSafeInteger. It costs no more for 1e999999999 than for 1.
 func safeInteger(number []byte) (int64, bool) {
+	if n, ok := plainInteger(number); ok {
+		return n, true
+	}
 	if n, err := strconv.ParseInt(string(number), 10, 64); err == nil {
 		return n, -maxSafeInteger <= n && n <= maxSafeInteger
 	}
@@ -135,4 +138,15 @@ func safeInteger(number []byte) (int64, bool) {
 		n = -n
 	}
 	return n, err == nil && -maxSafeInteger <= n && n <= maxSafeInteger
+}
+
+// plainInteger reads what most integers are: up to 15 digits, which stay below maxSafeInteger.
+func plainInteger(number []byte) (n int64, ok bool) {
+	for _, c := range number {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, len(number) <= 15
 }

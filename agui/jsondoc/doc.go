@@ -46,6 +46,7 @@ func parseValue(text []byte, lim Limits) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
+	defer p.release()
 	v, err := p.value(0)
 	if err != nil {
 		return value{}, err

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parser reads one text into trees whose literals are slices of a single copy of it.
+// parser reads one text into trees whose literals are slices of a single copy of it. Parsers are pooled.
 type parser struct {
-	dec    *jsontext.Decoder
+	dec    jsontext.Decoder
+	input  bytes.Buffer // what dec reads: the text itself
 	src    string
 	limit  int // deepest nesting allowed
 	height int // deepest nesting met since it was last set to 0
@@ -24,8 +26,10 @@ type parser struct {
 	names  []name
 }
 
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
 // newParser checks the encoding of text. The decoder is lenient there and with repeated names, because escaped lone
-// surrogates are kept and the last of equal names wins.
+// surrogates are kept and the last of equal names wins. The parser must be released.
 func newParser(text []byte, lim Limits) (*parser, error) {
 	if len(text) > lim.Size {
 		return nil, &ApplyError{Op: -1, Code: LimitSize}
@@ -33,8 +37,24 @@ func newParser(text []byte, lim Limits) (*parser, error) {
 	if !utf8.Valid(text) {
 		return nil, &MalformedError{Reason: "not valid UTF-8"}
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	return &parser{dec: dec, src: string(text), limit: lim.Depth, op: -1}, nil
+	p := parsers.Get().(*parser)
+	p.input = *bytes.NewBuffer(text)
+	p.dec.Reset(&p.input, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	p.src, p.limit, p.height, p.op = string(text), lim.Depth, 0, -1
+	return p, nil
+}
+
+// pooledText bounds the memory that a pooled parser keeps: of the last text, which its decoder refers to, and of the containers
+// that were open at once.
+const pooledText, pooledValues = 16 << 10, 256
+
+// release gives the parser back. What it has read stays as it is.
+func (p *parser) release() {
+	if len(p.src) > pooledText || cap(p.values) > pooledValues || cap(p.names) > pooledValues {
+		return
+	}
+	p.src, p.values, p.names = "", shrink(p.values, 0), shrink(p.names, 0)
+	parsers.Put(p)
 }
 
 // end checks that nothing follows the value read.

@@ -74,6 +74,7 @@ func parsePatch(text []byte, lim Limits, skipUnknown bool) (*Patch, []int, error
 	if err != nil {
 		return nil, nil, err
 	}
+	defer p.release()
 	if kind := p.dec.PeekKind(); kind != '[' {
 		return nil, nil, p.unexpected("", "a patch must be an array")
 	}
