@@ -12,6 +12,7 @@ import (
 // answer is a batch of an AppendEvents stream on its way to be acknowledged.
 type answer struct {
 	batch   *threadsvcv1.EventBatch
+	size    int // of the batch's events
 	outcome *outcome
 	err     error // of finding the thread
 }
@@ -27,6 +28,7 @@ type exchange struct {
 	mu        sync.Mutex
 	moved     sync.Cond // told to the receiver: an answer was sent, or the sender has ended
 	queue     []*answer // not sent yet, oldest first; only the sender takes answers out
+	queued    int       // the size of what is in queue
 	sending   bool      // there is a sender
 	receiving bool      // the receiver waits for the producer
 	draining  bool      // the stream shall end
@@ -63,14 +65,19 @@ func (x *exchange) setReceiving(now bool) bool {
 	return !x.ended
 }
 
-// awaitRoom waits until there is room for one more answer.
+// awaitRoom waits until there is room for one more answer, to a batch of any size.
 func (x *exchange) awaitRoom() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for len(x.queue) > x.service.cfg.Window && x.broken == nil {
+	for x.full() && x.broken == nil {
 		x.moved.Wait()
 	}
 	return x.broken
+}
+
+// full reports whether there is no room for another answer. mu must be held.
+func (x *exchange) full() bool {
+	return len(x.queue) > x.service.cfg.Window || x.queued > x.service.cfg.WindowBytes
 }
 
 // queueAnswer adds an answer and reports whether it needs a sender.
@@ -80,7 +87,7 @@ func (x *exchange) queueAnswer(a *answer) (start bool) {
 	if x.broken != nil {
 		return false
 	}
-	x.queue = append(x.queue, a)
+	x.queue, x.queued = append(x.queue, a), x.queued+a.size
 	start = !x.sending
 	x.sending = true
 	return start
@@ -104,6 +111,7 @@ func (x *exchange) unanswered() []*answer {
 // anything for the stream until the producer sends more: then it is what ends a stream that shall end.
 func (x *exchange) sent() (next *answer) {
 	x.mu.Lock()
+	x.queued -= x.queue[0].size
 	x.queue[0] = nil
 	if x.queue = x.queue[1:]; len(x.queue) > 0 {
 		next = x.queue[0]
@@ -123,7 +131,7 @@ func (x *exchange) sent() (next *answer) {
 func (x *exchange) fail(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.queue, x.sending, x.broken = nil, false, err
+	x.queue, x.queued, x.sending, x.broken = nil, 0, false, err
 	x.moved.Signal()
 }
 

@@ -52,8 +52,9 @@ type Config struct {
 	CheckpointBytes int64
 	// ScanBytes is about how much log one call looks at that goes back over it.
 	ScanBytes int
-	// Window is the number of unacknowledged batches that one AppendEvents stream may have.
-	Window int
+	// Window is the number of unacknowledged batches that one AppendEvents stream may have. No more are read either when their
+	// events are longer than WindowBytes together.
+	Window, WindowBytes int
 	// TailPoll is how often the store is asked what other servers have committed to the threads that are followed here.
 	// TailBytes bounds the memory of what followers share. ReaderTimeout is how long a follower may leave a message
 	// unread before it is cut off.
@@ -86,6 +87,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.CheckpointBytes, 2<<20)
 	orElse(&c.ScanBytes, 32<<20)
 	orElse(&c.Window, 64)
+	orElse(&c.WindowBytes, 1<<20)
 	orElse(&c.TailPoll, 50*time.Millisecond)
 	orElse(&c.TailBytes, 64<<20)
 	orElse(&c.ReaderTimeout, 30*time.Second)

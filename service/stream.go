@@ -96,10 +96,17 @@ func (x *exchange) foldFirst(ctx context.Context, batch *threadsvcv1.EventBatch)
 	if errors.Is(err, errShuttingDown) {
 		return err
 	}
-	if x.queueAnswer(&answer{batch, out, err}) {
+	if x.queueAnswer(&answer{batch, sizeOfEvents(batch), out, err}) {
 		x.service.streams.Go(func() { x.sendSafely(ctx) })
 	}
 	return nil
+}
+
+func sizeOfEvents(batch *threadsvcv1.EventBatch) (size int) {
+	for _, event := range batch.GetEvents() {
+		size += len(event)
+	}
+	return size
 }
 
 // sendSafely is send, where a panic ends the stream and not the server.
