@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
+	"sync"
 )
 
 // Kind says what a log entry is.
@@ -80,11 +82,26 @@ func (e *Entry) Append(dst []byte) []byte {
 	return append(dst, e.Payload...)
 }
 
+// chainHash is a hash with memory for what goes into it and what comes out. They are pooled: what the compiler makes of
+// sha256.Sum256 takes memory from the heap for each entry, or not, depending on what it inlines.
+type chainHash struct {
+	hash.Hash
+	sum [sha256.Size]byte
+}
+
+var chainHashes = sync.Pool{New: func() any { return &chainHash{Hash: sha256.New()} }}
+
 // Chain returns the hash of the log that ends with this entry, where prev is the hash of the log before it and stored
 // is the entry's stored form. It does not depend on how the log is cut into segments.
 func Chain(prev [32]byte, stored []byte) [32]byte {
-	var short [1024]byte // most entries fit, and cost no allocation
-	return sha256.Sum256(append(append(short[:0], prev[:]...), stored...))
+	h := chainHashes.Get().(*chainHash)
+	defer chainHashes.Put(h)
+	h.Reset()
+	h.sum = prev
+	h.Write(h.sum[:])
+	h.Write(stored)
+	h.Sum(h.sum[:0])
+	return h.sum
 }
 
 // DecodeEntries splits the concatenated stored forms of entries. The payloads alias data.
