@@ -14,8 +14,8 @@ import (
 
 // eventCodec is gRPC's codec of protobuf messages, but for three kinds of them.
 //
-// The events of an AppendEventsRequest are parts of the message as it was received, which is copied once at most, and not
-// copies of their own. At a hundred small events in a message that is a tenth of what the service does for them. What is kept of an
+// The events of an AppendEventsRequest are parts of the message as it was received, which is copied once, and not copies of
+// their own. At a hundred small events in a message that is a tenth of what the service does for them. What is kept of an
 // event for longer than its commit must be copied, or it keeps the whole message in memory.
 //
 // The chunks of contexts and states are sent from where they are, and must not change afterwards. A lentPiece is such a chunk
@@ -30,19 +30,7 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	return unmarshalAppend(textOf(data), req)
-}
-
-// textOf is a message's text for as long as anybody refers to it. Most come as one part, which is taken out of gRPC's pool of
-// memory for good rather than copied, unless that would keep more than twice as much memory as the text is long.
-func textOf(data mem.BufferSlice) []byte {
-	if len(data) == 1 {
-		if text := data[0].ReadOnlyData(); cap(text) <= 2*len(text) {
-			data[0].Ref() // and never freed
-			return text
-		}
-	}
-	return data.Materialize()
+	return unmarshalAppend(data.Materialize(), req)
 }
 
 // Marshal implements encoding.CodecV2.
